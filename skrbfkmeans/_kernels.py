@@ -1,0 +1,732 @@
+"""Every compiled function: arrays and scalars in, arrays filled.
+
+Rows are worked on in blocks, and inside a block the rows are the lanes: the
+score of centre ``j`` for row ``i`` stands at ``scores[j, i]``, so that the two
+smallest per row are found by elementwise comparisons of whole vectors.
+
+With few features a score is the squared distance itself. With more it comes
+from a matrix product, ``||c||^2 - 2 <x, c>``, whose rounding error is bounded
+by `slack`; wherever a decision could hang on it, the distances in question are
+computed again by `squared_distance`. So a label never depends on which rows
+happen to stand in the same block.
+
+All functions are in this one file because numba's cache does not notice a
+change in another.
+"""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import numpy as np
+
+from ._jit import FAST, jit
+
+# Up to this many features, distances are computed directly, (x - c)^2.
+N_FEATURES_DIRECT = 12
+
+# Typical rounding of a matrix product may move a logit by this much; beyond it
+# the candidates' distances are computed directly. In float64 and in float32.
+LOGIT_TOLERANCE, LOGIT_TOLERANCE_32 = 2e-14, 1e-5
+
+# exp(-LOG_ROUNDING) is below the rounding of a float64 sum that holds a one.
+LOG_ROUNDING = 36.0
+LEAST_SHARE = 2.3e-16
+
+# What `em_rows` adds up besides sums and masses.
+OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED = range(4)
+
+
+# --- distances ---------------------------------------------------------------
+
+
+@jit
+def squared_distance(X, i, centers, j):
+    """Squared distance of row i and centre j, in one fixed order of summation."""
+    n_features = centers.shape[1]
+    if n_features <= N_FEATURES_DIRECT:
+        difference = X[i, 0] - centers[j, 0]
+        total = difference * difference
+        for f in range(1, n_features):
+            difference = X[i, f] - centers[j, f]
+            total += difference * difference
+        return total
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    f = 0
+    while f + 3 < n_features:  # four independent sums keep the adders busy
+        d0, d1 = X[i, f] - centers[j, f], X[i, f + 1] - centers[j, f + 1]
+        d2, d3 = X[i, f + 2] - centers[j, f + 2], X[i, f + 3] - centers[j, f + 3]
+        s0, s1, s2, s3 = s0 + d0 * d0, s1 + d1 * d1, s2 + d2 * d2, s3 + d3 * d3
+        f += 4
+    while f < n_features:
+        d0 = X[i, f] - centers[j, f]
+        s0 += d0 * d0
+        f += 1
+    return (s0 + s1) + (s2 + s3)
+
+
+@jit
+def direct_scores(columns, centers, scores):
+    """Squared distances by (x - c)^2, for `columns` of shape (features, rows).
+
+    The order of summation is that of `squared_distance`.
+    """
+    n_features, n_rows = columns.shape
+    for j in range(centers.shape[0]):
+        score = scores[j]
+        column, c = columns[0], centers[j, 0]
+        for i in range(n_rows):
+            difference = column[i] - c
+            score[i] = difference * difference
+        f = 1
+        while f + 2 < n_features:  # three at a time: fewer trips to memory
+            x0, x1, x2 = columns[f], columns[f + 1], columns[f + 2]
+            c0, c1, c2 = centers[j, f], centers[j, f + 1], centers[j, f + 2]
+            for i in range(n_rows):
+                d0, d1, d2 = x0[i] - c0, x1[i] - c1, x2[i] - c2
+                score[i] = ((score[i] + d0 * d0) + d1 * d1) + d2 * d2
+            f += 3
+        while f < n_features:
+            column, c = columns[f], centers[j, f]
+            for i in range(n_rows):
+                difference = column[i] - c
+                score[i] += difference * difference
+            f += 1
+
+
+@jit
+def load_columns(X, start, stop, columns):
+    """Copy a block of rows, transposed; lanes without a row repeat the last."""
+    n_features, n_lanes = columns.shape
+    for i in range(n_lanes):
+        row = min(start + i, stop - 1)
+        for f in range(n_features):
+            columns[f, i] = X[row, f]
+
+
+@jit(fastmath=FAST)
+def load_rows(X, start, stop, shift, rows, norms):
+    """Copy a block of rows less `shift`; `norms` gets their squared lengths."""
+    n_lanes, n_features = rows.shape
+    for i in range(n_lanes):
+        row = min(start + i, stop - 1)
+        total = 0.0
+        for f in range(n_features):
+            value = X[row, f] - shift[f]
+            rows[i, f] = value
+            total += value * value
+        norms[i] = total
+
+
+@jit
+def two_smallest(scores, offsets, factor, smallest, second, nearest):
+    """The two smallest of ``offsets[j] + factor * scores[j, i]`` over j.
+
+    `nearest` gets the first j of the smallest. With one centre, `second` is
+    infinite.
+    """
+    k, n_lanes = scores.shape
+    for i in range(n_lanes):
+        smallest[i], second[i], nearest[i] = np.inf, np.inf, 0
+    j = 0
+    while j + 3 < k:  # four centres a pass: the running minima stay in registers
+        s0, s1, s2, s3 = scores[j], scores[j + 1], scores[j + 2], scores[j + 3]
+        o0, o1, o2, o3 = offsets[j], offsets[j + 1], offsets[j + 2], offsets[j + 3]
+        for i in range(n_lanes):
+            low, high, who = smallest[i], second[i], nearest[i]
+            value = o0 + factor * s0[i]
+            less = value < low
+            loser = low if less else value
+            high = loser if loser < high else high
+            who = j if less else who
+            low = value if less else low
+            value = o1 + factor * s1[i]
+            less = value < low
+            loser = low if less else value
+            high = loser if loser < high else high
+            who = j + 1 if less else who
+            low = value if less else low
+            value = o2 + factor * s2[i]
+            less = value < low
+            loser = low if less else value
+            high = loser if loser < high else high
+            who = j + 2 if less else who
+            low = value if less else low
+            value = o3 + factor * s3[i]
+            less = value < low
+            loser = low if less else value
+            high = loser if loser < high else high
+            who = j + 3 if less else who
+            low = value if less else low
+            smallest[i], second[i], nearest[i] = low, high, who
+        j += 4
+    while j < k:
+        s0, o0 = scores[j], offsets[j]
+        for i in range(n_lanes):
+            low, high, who = smallest[i], second[i], nearest[i]
+            value = o0 + factor * s0[i]
+            less = value < low
+            loser = low if less else value
+            high = loser if loser < high else high
+            who = j if less else who
+            low = value if less else low
+            smallest[i], second[i], nearest[i] = low, high, who
+        j += 1
+
+
+# --- responsibilities --------------------------------------------------------
+
+
+@jit
+def entmax_row(y, n, alpha, p):
+    """Entmax of ``y[:n]``, whose largest is 0, into ``p[:n]``."""
+    if alpha == 1.0:
+        for j in range(n):
+            p[j] = np.exp(y[j])
+    elif alpha == 1.5:
+        entmax15_row(y, n, p)
+    elif alpha == 2.0:
+        sparsemax_row(y, n, p)
+    else:
+        entmax_any_row(y, n, alpha, p)
+    total = 0.0
+    for j in range(n):
+        total += p[j]
+    for j in range(n):
+        p[j] /= total
+
+
+@jit
+def entmax15_row(y, n, p):
+    """Entmax with alpha = 1.5, exactly: p = max(y / 2 - tau, 0)^2.
+
+    ``sqrt(sum p)`` is convex in tau, so Newton's steps towards 1 approach from
+    the left and never lose a member of the support; once the closed form of
+    the members found keeps them all, it is the solution.
+    """
+    tau = -1.0
+    while True:
+        count, mean = 0, 0.0
+        least = np.inf
+        norm2, slope = 0.0, 0.0
+        for j in range(n):
+            u = 0.5 * y[j]
+            if u > tau:
+                count += 1
+                mean += u
+                least = min(least, u)
+                norm2 += (u - tau) * (u - tau)
+                slope += u - tau
+        mean /= count
+        scatter = 0.0
+        for j in range(n):
+            u = 0.5 * y[j]
+            if u > tau:
+                scatter += (u - mean) * (u - mean)
+        if scatter < 1.0:
+            closed = mean - np.sqrt((1.0 - scatter) / count)
+            if closed < least:
+                tau = closed
+                break
+        norm = np.sqrt(norm2)
+        step = (norm - 1.0) * norm / slope
+        if not tau + step > tau:
+            break
+        tau += step
+    for j in range(n):
+        margin = 0.5 * y[j] - tau
+        p[j] = margin * margin if margin > 0.0 else 0.0
+
+
+@jit
+def sparsemax_row(y, n, p):
+    """Entmax with alpha = 2, exactly: p = max(y - tau, 0).
+
+    The threshold of all candidates is too low; raising it to that of the
+    candidates above it ends, after finitely many steps, at the solution.
+    """
+    tau = -1.0
+    while True:
+        count, total = 0, 0.0
+        for j in range(n):
+            if y[j] > tau:
+                count += 1
+                total += y[j]
+        raised = (total - 1.0) / count
+        if not raised > tau:
+            break
+        tau = raised
+    for j in range(n):
+        p[j] = max(y[j] - tau, 0.0)
+
+
+@jit
+def entmax_any_row(y, n, alpha, p):
+    """Entmax with any alpha > 1, to the last useful bit.
+
+    Written as p = (1 + (alpha - 1) (y - s))^{1 / (alpha - 1)}, which tends to
+    exp(y - s) as alpha tends to 1 and loses no digits there. Newton's method
+    on the norm of p, kept inside a shrinking bracket of s.
+    """
+    a1 = alpha - 1.0
+    low, high = 0.0, -np.expm1(-a1 * np.log(n)) / a1
+    s = low
+    for _ in range(200):
+        total, slope = 0.0, 0.0
+        for j in range(n):
+            t = a1 * (y[j] - s)
+            if t > -1.0:
+                logarithm = np.log1p(t)
+                value = np.exp(logarithm / a1)
+                total += value
+                slope += value * np.exp(-logarithm)
+        if total >= 1.0:
+            low = s
+        else:
+            high = s
+        if total > 0.0:
+            log_total = np.log(total)
+            step = np.expm1(a1 * log_total) / a1 * np.exp((2.0 - alpha) * log_total)
+            s_next = s + step / slope
+        else:
+            s_next = high
+        if not low < s_next < high:
+            s_next = 0.5 * (low + high)
+        if s_next == s or not low < s_next < high:
+            break
+        if abs(s_next - s) <= 1e-17 * (1.0 + s):
+            break
+        s = s_next
+    for j in range(n):
+        t = a1 * (y[j] - s)
+        p[j] = np.exp(np.log1p(t) / a1) if t > -1.0 else 0.0
+
+
+@jit
+def entropy_row(p, n, alpha):
+    """Tsallis entropy of ``p[:n]``, which sums to one; Shannon's at alpha 1."""
+    total = 0.0
+    if alpha == 1.5:
+        for j in range(n):
+            total += p[j] * np.sqrt(p[j])
+        return (1.0 - total) / 0.75
+    if alpha == 2.0:
+        for j in range(n):
+            total += p[j] * p[j]
+        return (1.0 - total) / 2.0
+    for j in range(n):
+        if p[j] > 0.0:
+            if alpha == 1.0:
+                total -= p[j] * np.log(p[j])
+            else:
+                total -= p[j] * np.expm1((alpha - 1.0) * np.log(p[j]))
+    return total if alpha == 1.0 else total / (alpha * (alpha - 1.0))
+
+
+@jit
+def entmax_rows(Z, alpha, P):
+    """Entmax of each row of Z, whose entries may be minus infinity."""
+    n, k = Z.shape
+    y = np.empty(k)
+    p = np.empty(k)
+    members = np.empty(k, np.int64)
+    limit = -np.inf if alpha == 1.0 else -1.0 / (alpha - 1.0)
+    for i in range(n):
+        largest = -np.inf
+        for j in range(k):
+            largest = max(largest, Z[i, j])
+        count = 0
+        for j in range(k):
+            P[i, j] = 0.0
+            difference = Z[i, j] - largest
+            if difference > limit:
+                y[count] = difference
+                members[count] = j
+                count += 1
+        entmax_row(y, count, alpha, p)
+        for c in range(count):
+            P[i, members[c]] = p[c]
+
+
+@jit(fastmath={"contract"})
+def exp_in_place(values, scratch):
+    """Exp of numbers <= 0, in place, to about one unit in the last place.
+
+    exp(t) = 2^n exp(r), with n the integer nearest to t / log 2. The sum
+    t / log 2 + 1.5 * 2^52 holds n in its lowest bits, and shifting them up
+    into the exponent multiplies by 2^n. Written so that it becomes vector
+    instructions, which numba's own exp does not. Below -708 the result is
+    exp(-708).
+    """
+    magic = 6755399441055744.0
+    for i in range(values.size):
+        t = max(values[i], -708.0)
+        shifted = t * 1.4426950408889634 + magic
+        n = shifted - magic
+        r = t - n * 0.6931471803691238
+        r -= n * 1.9082149292705877e-10
+        e = 1.0 / 479001600.0
+        e = e * r + 1.0 / 39916800.0
+        e = e * r + 1.0 / 3628800.0
+        e = e * r + 1.0 / 362880.0
+        e = e * r + 1.0 / 40320.0
+        e = e * r + 1.0 / 5040.0
+        e = e * r + 1.0 / 720.0
+        e = e * r + 1.0 / 120.0
+        e = e * r + 1.0 / 24.0
+        e = e * r + 1.0 / 6.0
+        e = e * r + 0.5
+        e = e * r + 1.0
+        values[i] = e * r + 1.0
+        scratch[i] = shifted
+    bits, exponents = values.view(np.int64), scratch.view(np.int64)
+    for i in range(values.size):
+        bits[i] += exponents[i] << 52
+
+
+# --- blocks of rows ----------------------------------------------------------
+#
+# `codebook` and `work` are the named tuples of `_blocks`. All fields of `work`
+# are overwritten for every block.
+
+
+@jit
+def unit_roundoff(X):
+    """Rounding of one operation on the scores of X, relative."""
+    return 6e-8 if X.itemsize == 4 else 1.2e-16
+
+
+@jit
+def logit_tolerance(X):
+    """How far rounding may typically move a logit before it is recomputed."""
+    return LOGIT_TOLERANCE_32 if X.itemsize == 4 else LOGIT_TOLERANCE
+
+
+@jit
+def score_block(X, start, stop, codebook, work):
+    """Fill ``work.scores`` and the two smallest for rows start to stop.
+
+    A squared distance is ``norms[i] + offsets[j] + factor * scores[j, i]``;
+    `factor` is returned. In the direct case norms and offsets are zero.
+    """
+    if codebook.centers.shape[1] <= N_FEATURES_DIRECT:
+        factor = 1.0
+        load_columns(X, start, stop, work.columns)
+        direct_scores(work.columns, codebook.centers, work.scores)
+    else:
+        factor = -2.0
+        load_rows(X, start, stop, codebook.shift, work.rows, work.norms)
+        np.dot(codebook.shifted, work.rows.T, work.products)
+        if X.itemsize == 4:  # else `products` is `scores`
+            for j in range(work.scores.shape[0]):
+                source, target = work.products[j], work.scores[j]
+                for i in range(target.size):
+                    target[i] = source[i]
+    two_smallest(
+        work.scores, codebook.offsets, factor, work.smallest, work.second, work.nearest
+    )
+    return factor
+
+
+@jit
+def list_candidates(X, start, stop, codebook, work, factor, two_sigma2, width):
+    """List the centres that can have a share in each row of a scored block.
+
+    Those are the centres less than `width` farther, in squared distance, than
+    the nearest. For lane i, ``counts[i]`` of them stand in ``members[i]`` in
+    increasing order, their squared distances less the smallest in
+    ``values[i]``; ``smallest[i]`` becomes that smallest squared distance and
+    ``nearest[i]`` the first centre that has it.
+    """
+    centers, offsets, rounding = codebook.centers, codebook.offsets, codebook.rounding
+    scores, norms, nearest = work.scores, work.norms, work.nearest
+    members, values, counts = work.members, work.values, work.counts
+    n_centers = scores.shape[0]
+    tolerance = logit_tolerance(X) * two_sigma2
+    for i in range(stop - start):
+        row = start + i
+        scale = norms[i] + codebook.norms[nearest[i]]
+        doubt = 2.0 * rounding * scale
+        gap = work.second[i] - work.smallest[i]
+        if gap > doubt and gap >= width + doubt:
+            counts[i] = 1
+            members[i, 0] = nearest[i]
+            values[i, 0] = 0.0
+            if factor < 0.0:
+                work.smallest[i] = squared_distance(X, row, centers, nearest[i])
+            continue
+        limit = work.smallest[i] + width + doubt
+        n = 0
+        for j in range(n_centers):  # no branch: most guesses of one would fail
+            value = offsets[j] + factor * scores[j, i]
+            members[i, n] = j
+            values[i, n] = value
+            n += value <= limit
+        if doubt > 0.0 and (gap <= doubt or unit_roundoff(X) * scale > tolerance):
+            for c in range(n):
+                values[i, c] = squared_distance(X, row, centers, members[i, c])
+        else:
+            for c in range(n):
+                values[i, c] += norms[i]
+        best = 0
+        for c in range(1, n):
+            if values[i, c] < values[i, best]:
+                best = c
+        smallest = values[i, best]
+        work.smallest[i] = max(smallest, 0.0)
+        nearest[i] = members[i, best]
+        counts[i] = 0
+        for c in range(n):
+            difference = values[i, c] - smallest
+            if difference < width or c == best:
+                members[i, counts[i]] = members[i, c]
+                values[i, counts[i]] = difference
+                counts[i] += 1
+
+
+# --- passes over rows --------------------------------------------------------
+
+
+@jit
+def margin_rows(X, start, stop, codebook, work, totals):
+    """Least gap between the two smallest squared distances of a row."""
+    n_lanes = work.smallest.size
+    k = codebook.centers.shape[0]
+    margin = np.inf
+    for first in range(start, stop, n_lanes):
+        last = min(first + n_lanes, stop)
+        factor = score_block(X, first, last, codebook, work)
+        for i in range(last - first):
+            scale = work.norms[i] + codebook.norms[work.nearest[i]]
+            doubt = 2.0 * codebook.rounding * scale
+            if work.second[i] - work.smallest[i] - doubt >= margin:
+                continue
+            smallest, second = np.inf, np.inf
+            limit = work.second[i] + doubt
+            for j in range(k):
+                if codebook.offsets[j] + factor * work.scores[j, i] <= limit:
+                    value = squared_distance(X, first + i, codebook.centers, j)
+                    if value < smallest:
+                        smallest, second = value, smallest
+                    elif value < second:
+                        second = value
+            margin = min(margin, second - smallest)
+    totals[0] = margin
+
+
+@jit
+def distance_rows(X, start, stop, codebook, out):
+    """Squared distance of each row to each centre, computed directly."""
+    for i in range(start, stop):
+        for j in range(codebook.centers.shape[0]):
+            out[i, j] = squared_distance(X, i, codebook.centers, j)
+
+
+@jit
+def responsibility_rows(X, start, stop, codebook, work, alpha, two_sigma2, width, out):
+    """Responsibilities of each row into `out`.
+
+    Where rounding makes an earlier centre's share equal to the nearest one's,
+    the latter is raised by one unit in the last place, so that the argmax of a
+    row is always its label.
+    """
+    n_lanes = work.smallest.size
+    for first in range(start, stop, n_lanes):
+        last = min(first + n_lanes, stop)
+        factor = score_block(X, first, last, codebook, work)
+        list_candidates(X, first, last, codebook, work, factor, two_sigma2, width)
+        for i in range(last - first):
+            row, n = first + i, work.counts[i]
+            for c in range(n):
+                work.logits[c] = -work.values[i, c] / two_sigma2 if n > 1 else 0.0
+            entmax_row(work.logits, n, alpha, work.shares)
+            out[row, :] = 0.0
+            for c in range(n):
+                out[row, work.members[i, c]] = work.shares[c]
+            nearest = work.nearest[i]
+            for j in range(nearest):
+                if out[row, j] >= out[row, nearest]:
+                    out[row, nearest] = np.nextafter(out[row, j], out.dtype.type(2.0))
+
+
+@jit
+def em_rows(
+    X, weights, start, stop, codebook, work, alpha, two_sigma2, width, labels, moments
+):
+    """One E-step and the sums that the M-step needs, for rows start to stop.
+
+    Adds to ``moments.sums`` (k, d) the responsibilities times the rows less
+    the shift, to ``moments.masses`` (k,) the responsibilities, and to
+    ``moments.totals`` the free energy, the weight of the rows with more than
+    one share, the weighted number of shares, and the number of labels that
+    changed; all weighted. Rows of zero weight get a label and no more. With
+    ``sums`` of shape (0, 0), sums and masses are left out.
+    """
+    sums, masses, totals = moments.sums, moments.masses, moments.totals
+    nearest, counts, smallest = work.nearest, work.counts, work.smallest
+    members, values, shift = work.members, work.values, codebook.shift
+    logits, shares = work.logits, work.shares
+    objective, soft_weight, support, changed = 0.0, 0.0, 0.0, 0
+    summing = sums.shape[0] > 0
+    n_lanes = work.smallest.size
+    for first in range(start, stop, n_lanes):
+        last = min(first + n_lanes, stop)
+        factor = score_block(X, first, last, codebook, work)
+        list_candidates(X, first, last, codebook, work, factor, two_sigma2, width)
+        for i in range(last - first):
+            row = first + i
+            w, j, n = weights[row], nearest[i], counts[i]
+            if labels[row] != j:
+                labels[row] = j
+                changed += w > 0.0
+            if not w > 0.0:
+                continue
+            if n == 1:
+                if summing:
+                    add_share(X, row, w, j, shift, sums, masses)
+                objective += w * smallest[i]
+                support += w
+                continue
+            for c in range(n):
+                logits[c] = -values[i, c] / two_sigma2
+            entmax_row(logits, n, alpha, shares)
+            energy, n_shares = -two_sigma2 * entropy_row(shares, n, alpha), 0
+            for c in range(n):
+                if shares[c] > 0.0:
+                    if summing:
+                        share = w * shares[c]
+                        add_share(X, row, share, members[i, c], shift, sums, masses)
+                    energy += shares[c] * values[i, c]
+                    n_shares += 1
+            objective += w * (smallest[i] + energy)
+            support += w * n_shares
+            soft_weight += w if n_shares > 1 else 0.0
+    totals[OBJECTIVE] += objective
+    totals[SOFT_WEIGHT] += soft_weight
+    totals[SUPPORT] += support
+    totals[CHANGED] += changed
+
+
+@jit
+def add_share(X, row, w, j, shift, sums, masses):
+    """Add a row with weight w to centre j."""
+    x, total = X[np.uint64(row)], sums[np.uint64(j)]
+    masses[j] += w
+    for f in range(shift.size):
+        total[f] += w * (x[f] - shift[f])
+
+
+@jit
+def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, moments):
+    """`em_rows` for alpha = 1 and sigma > 0, as whole vectors and products."""
+    sums, masses, totals = moments.sums, moments.masses, moments.totals
+    shares, row_sums, rates = work.scores, work.second, work.limits
+    smallest, norms, nearest = work.smallest, work.norms, work.nearest
+    offsets, shift = codebook.offsets, codebook.shift
+    k, n_lanes = shares.shape
+    for first in range(start, stop, n_lanes):
+        last = min(first + n_lanes, stop)
+        factor = score_block(X, first, last, codebook, work)
+        restore_scores(X, first, last, codebook, work, factor, two_sigma2)
+        for j in range(k):
+            share, offset = shares[j], offsets[j]
+            for i in range(n_lanes):
+                share[i] = (smallest[i] - (offset + factor * share[i])) / two_sigma2
+        exp_in_place(work.flat, work.scratch)
+        row_sums[:] = 0.0
+        for j in range(k):
+            share = shares[j]
+            for i in range(n_lanes):
+                row_sums[i] += share[i]
+        rates[:] = 0.0
+        for i in range(last - first):
+            row = first + i
+            w, j = weights[row], nearest[i]
+            if labels[row] != j:
+                labels[row] = j
+                totals[CHANGED] += w > 0.0
+            if w > 0.0:
+                rates[i] = w / row_sums[i]
+                base = max(smallest[i] + norms[i], 0.0)
+                totals[OBJECTIVE] += w * (base - two_sigma2 * np.log(row_sums[i]))
+                totals[SOFT_WEIGHT] += w if row_sums[i] > 1.0 else 0.0
+        for j in range(k):
+            share = shares[j]
+            mass, support = 0.0, 0.0
+            for i in range(n_lanes):
+                weight = rates[i] * row_sums[i]
+                support += weight if share[i] > LEAST_SHARE else 0.0
+                share[i] *= rates[i]
+                mass += share[i]
+            masses[j] += mass
+            totals[SUPPORT] += support
+        for i in range(n_lanes):
+            row = min(first + i, stop - 1)
+            for f in range(shift.size):
+                work.centered[i, f] = X[row, f] - shift[f]
+        np.dot(shares, work.centered, work.block_sums)
+        for j in range(k):
+            for f in range(shift.size):
+                sums[j, f] += work.block_sums[j, f]
+
+
+@jit
+def restore_scores(X, start, stop, codebook, work, factor, two_sigma2):
+    """Recompute directly the scores of the lanes where rounding could tell."""
+    if codebook.rounding == 0.0:
+        return
+    tolerance = logit_tolerance(X) * two_sigma2
+    for i in range(stop - start):
+        scale = work.norms[i] + codebook.norms[work.nearest[i]]
+        gap = work.second[i] - work.smallest[i]
+        doubt = 2.0 * codebook.rounding * scale
+        if unit_roundoff(X) * scale <= tolerance and gap > doubt:
+            continue
+        work.smallest[i] = np.inf
+        for j in range(codebook.offsets.size):
+            value = squared_distance(X, start + i, codebook.centers, j)
+            if value < work.smallest[i]:
+                work.smallest[i] = value
+                work.nearest[i] = j
+            work.scores[j, i] = (value - codebook.offsets[j]) / factor
+        work.norms[i] = 0.0
+
+
+@jit(fastmath=FAST)
+def moment_rows(X, weights, start, stop, shift, sums, squares):
+    """Weighted sums, per feature, of the rows less `shift` and their squares."""
+    for i in range(start, stop):
+        w = weights[i]
+        if w > 0.0:
+            for f in range(shift.size):
+                value = X[i, f] - shift[f]
+                sums[f] += w * value
+                squares[f] += w * value * value
+
+
+@jit
+def largest_magnitude(X, start, stop):
+    """Largest absolute value of some rows; NaN where there is a NaN."""
+    largest, total = 0.0, 0.0
+    for i in range(start, stop):
+        for f in range(X.shape[1]):
+            value = abs(X[i, f])
+            largest = value if value > largest else largest
+            total += value - value  # 0, or NaN for an infinity or a NaN
+    return largest + total
+
+
+@jit
+def seed_rows(X, weights, start, stop, candidates, closest, potentials):
+    """What is left of each row's squared distance when a candidate is added.
+
+    ``potentials[c]`` gets the weighted sum over the rows of the smaller of
+    ``closest[i]`` and the squared distance to candidate c. With no potentials,
+    ``closest`` itself is lowered to the distance to the only candidate.
+    """
+    for i in range(start, stop):
+        if potentials.size == 0:
+            value = squared_distance(X, i, candidates, np.int64(0))
+            closest[i] = min(closest[i], value)
+        elif weights[i] > 0.0:
+            for c in range(potentials.size):
+                value = squared_distance(X, i, candidates, c)
+                potentials[c] += weights[i] * min(closest[i], value)
