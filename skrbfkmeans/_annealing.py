@@ -1,0 +1,252 @@
+"""One run: temperature by temperature, until it is k-means.
+
+Assumes that everything has been checked and prepared. `rows` is whatever
+offers the passes of `_blocks.Rows`.
+"""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+# The centres have collapsed when their scatter is less than this share of the
+# scatter they started with: then little is left of what the start knew.
+COLLAPSE = 0.25
+
+# A centre moves only if it holds more than this share of the total weight.
+LEAST_MASS = 1e-12
+
+# Centres nearer to each other than this, in units of sigma, count as one when
+# the schedule cools; they are parted by this much.
+GLUED, NUDGE = 1e-3, 1e-2
+
+
+@dataclass
+class Run:
+    """What one run found.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (n_clusters, n_features)
+        The centres.
+    hardened : bool
+        Whether the centres are an exact fixed point of k-means.
+    sigma : float
+        The last temperature; 0 in the hard limit.
+    history : dict of str to list
+        One entry an iteration.
+    collapsed : bool
+        Whether the centres all but met on the way.
+    """
+
+    centers: np.ndarray
+    hardened: bool
+    sigma: float
+    history: dict
+    collapsed: bool
+
+
+def anneal(rows, centers, sigmas, **options):
+    """Cool the centres, and do not lose by it.
+
+    A schedule so hot that the centres all but meet forgets where they started,
+    and may freeze into something worse than no annealing at all would have
+    found. In that case, and that case alone, the last temperature is tried from
+    the start as well, and the lower free energy wins.
+
+    Parameters
+    ----------
+    rows, centers, sigmas, **options
+        As in `cool`.
+
+    Returns
+    -------
+    run : Run
+        Centres and how they came about.
+    """
+    run = cool(rows, centers, sigmas, **options)
+    if run.collapsed and run.sigma == sigmas[-1] < sigmas[0]:
+        direct = cool(rows, centers, sigmas[-1:], **options)
+        if direct.history["free_energy"][-1] < run.history["free_energy"][-1]:
+            return direct
+    return run
+
+
+def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=False):
+    """Alternate E- and M-steps, one temperature after the other.
+
+    Each temperature but the last gets one iteration. The last is iterated
+    until the centres move by less than `tol`, or, once every row belongs to
+    one centre alone, until the labels repeat. From then on the steps are those
+    of k-means, and what remains of a falling schedule can change nothing and
+    is skipped.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    centers : ndarray of shape (n_clusters, n_features)
+        Where the centres start.
+    sigmas : ndarray of shape (n_temperatures,)
+        Temperatures; 0 is the hard limit.
+    alpha : float
+        Tsallis index of the responsibilities.
+    learning_rate : float
+        Length of the soft steps, in EM steps.
+    max_iter : int
+        Most iterations, over all temperatures.
+    tol : float
+        The last temperature ends when the squared shift of all centres
+        together is at most this.
+    verbose : bool, default=False
+        Print one line a temperature.
+
+    Returns
+    -------
+    run : Run
+        Centres and how they came about.
+    """
+    seeds = centers
+    labels = np.full(rows.n_rows, -1, dtype=np.int32)
+    history = {
+        name: []
+        for name in ("sigma", "free_energy", "shift", "soft_fraction", "support")
+    }
+    last = len(sigmas) - 1
+    position = 0
+    was_hard = at_means = hardened = collapsed = False
+    for _ in range(max_iter):
+        sigma = sigmas[position]
+        step = rows.em_step(centers, sigma, alpha, labels)
+        hard = step.soft_weight == 0.0
+        relocated, rate = False, learning_rate
+        if hard and (was_hard or sigma == 0.0):  # a step of k-means
+            relocated, rate = relocate_empty(rows, centers, labels, step), 1.0
+        moved = m_step(rows, centers, step, rate)
+        shift = np.sqrt(np.sum((moved - centers) ** 2))
+        if hard:
+            settled = at_means and step.n_changed == 0 and not relocated
+        else:
+            settled = shift**2 <= tol
+        centers, was_hard, at_means = moved, hard, hard and rate == 1.0
+        collapsed = collapsed or _scatter(centers) < COLLAPSE * _scatter(seeds)
+        history["sigma"].append(sigma)
+        history["free_energy"].append(step.free_energy)
+        history["shift"].append(shift)
+        history["soft_fraction"].append(step.soft_weight / rows.weight)
+        history["support"].append(step.support / rows.weight)
+
+        done = settled and position == last
+        following = _next_position(sigmas, position, hard, settled)
+        if verbose and (done or sigmas[following] != sigma):
+            _print_temperature(history)
+        if done:
+            hardened = hard
+            break
+        if 0.0 < sigmas[following] < sigma:
+            centers = part_glued(centers, seeds, sigmas[following])
+        position = following
+    return Run(centers, hardened, sigma, history, collapsed)
+
+
+def m_step(rows, centers, step, learning_rate):
+    """Move each centre towards the weighted mean of its share of the rows.
+
+    ``learning_rate`` 1 puts it there, which is the exact M-step; it equals a
+    gradient step of 1 / (2 mass) on the free energy. Centres without mass stay.
+    """
+    moved = centers.copy()
+    heavy = step.masses > LEAST_MASS * rows.weight
+    means = rows.shift + step.sums[heavy] / step.masses[heavy, np.newaxis]
+    if learning_rate == 1.0:
+        moved[heavy] = means
+    else:
+        moved[heavy] += learning_rate * (means - centers[heavy])
+    return moved
+
+
+def relocate_empty(rows, centers, labels, step):
+    """Give each empty centre the row that costs most, in place of its sums.
+
+    As in scikit-learn, except that a row's cost includes its weight and that
+    no centre is robbed of its only row. Returns whether any row was moved;
+    none is when all rows lie on their centres.
+    """
+    empty = np.flatnonzero(step.masses <= LEAST_MASS * rows.weight)
+    if empty.size == 0:
+        return False
+    costs = rows.weights * rows.squared_distances_to(centers, labels)
+    n_own = np.bincount(labels[rows.weights > 0.0], minlength=len(centers))
+    candidates = iter(np.argsort(-costs, kind="stable"))
+    relocated = False
+    for j in empty:
+        for i in candidates:
+            if costs[i] <= 0.0:
+                return relocated
+            if n_own[labels[i]] > 1:
+                break
+        else:
+            return relocated
+        n_own[labels[i]] -= 1
+        w = rows.weights[i]
+        row = w * (rows.at([i])[0] - rows.shift)
+        step.masses[labels[i]] -= w
+        step.sums[labels[i]] -= row
+        step.masses[j], step.sums[j] = w, row
+        relocated = True
+    return relocated
+
+
+def part_glued(centers, seeds, sigma):
+    """Part centres that have met, each a little towards where it started.
+
+    Equal centres get equal responsibilities, so soft steps alone would never
+    part them again, however far the temperature falls. Sending each towards its
+    own seed lets the copies split as evenly as the seeds were spread.
+    """
+    if len(centers) == 1:
+        return centers
+    gaps = cKDTree(centers).query(centers, k=2)[0][:, 1]
+    glued = np.flatnonzero(gaps <= GLUED * sigma)
+    if glued.size == 0:
+        return centers
+    directions = seeds[glued] - centers[glued]
+    lengths = np.sqrt(np.sum(directions**2, axis=1))
+    rng = np.random.RandomState(0)  # seeds may coincide too
+    jitter = rng.standard_normal(directions.shape) / np.sqrt(directions.shape[1])
+    directions += 1e-3 * max(lengths.max(), sigma) * jitter
+    lengths = np.sqrt(np.sum(directions**2, axis=1))
+    parted = centers.copy()
+    parted[glued] += NUDGE * sigma * directions / lengths.max()
+    return parted
+
+
+def _scatter(centers):
+    """Sum of squared distances of the centres from their mean."""
+    return np.sum((centers - centers.mean(axis=0)) ** 2)
+
+
+def _next_position(sigmas, position, hard, settled):
+    """Index of the temperature of the next iteration."""
+    last = len(sigmas) - 1
+    if hard and np.all(np.diff(sigmas[position:]) <= 0.0):
+        return last
+    if settled:  # further iterations at this very temperature add nothing
+        while position < last and sigmas[position + 1] == sigmas[position]:
+            position += 1
+    return min(position + 1, last)
+
+
+def _print_temperature(history):
+    """Print one line about the temperature that has just ended."""
+    sigma = history["sigma"][-1]
+    n_iter = 0
+    while n_iter < len(history["sigma"]) and history["sigma"][-1 - n_iter] == sigma:
+        n_iter += 1
+    print(
+        f"sigma {sigma:.4g}: {n_iter} iterations, "
+        f"free energy {history['free_energy'][-1]:.6g}, "
+        f"soft {100 * history['soft_fraction'][-1]:.1f} %"
+    )

@@ -1,0 +1,664 @@
+"""The estimator: parameters, checks and words. Loops over rows are elsewhere."""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import warnings
+from contextlib import contextmanager
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    _fit_context,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._checks import (
+    check_weights,
+    power_of_two,
+    require_finite,
+    scaled,
+    unscaled_inertia,
+)
+from .energy import check_sigma, largest_variance
+from .schedules import Geometric, Schedule
+
+# numba is imported with the first computation, not with the package: it costs
+# half a second that only those who compute should pay.
+
+
+class RBFKMeans(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    r"""K-means as the zero-temperature limit of a radial-basis-function network.
+
+    Each row shares itself out over the centres by responsibilities, the
+    alpha-entmax of :math:`-d_{ij}^2 / (2 \sigma^2)`. Moving the centres to
+    their weighted means then lowers the free energy
+
+    .. math::
+
+        F_\sigma(\mu) = \sum_i w_i \min_r \Bigl[ \sum_j r_j d_{ij}^2
+                        - 2 \sigma^2 H_\alpha(r) \Bigr].
+
+    While the temperature :math:`\sigma` falls by the `schedule`, the model
+    freezes into k-means. With ``alpha > 1`` it does so at a finite temperature
+    and exactly: the result is a fixed point of k-means, often a better one
+    than k-means alone finds from the same start, and `predict_proba` gives
+    sparse memberships, in which most entries are exactly 0.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of centres.
+    schedule : "auto", float, array-like or Schedule, default="auto"
+        The temperatures.
+
+        * ``"auto"``: ``Geometric()``, a few soft iterations and then k-means.
+        * A float: this temperature, in the units of the data, until
+          convergence. 0 is plain k-means.
+        * An array-like: the temperature of each iteration, in the units of the
+          data, never increasing; the last is kept until convergence.
+        * An object from `skrbfkmeans.schedules`.
+
+        A float or an array stays soft, unless it reaches 0 or every row comes
+        to belong to one centre alone.
+    alpha : float, default=1.5
+        Tsallis index of the responsibilities, at least 1: 1 is softmax,
+        1.5 entmax-1.5, 2 sparsemax. The larger, the sparser.
+    learning_rate : float, default=1.0
+        Length of the soft steps, between 0 and 2, in units of the EM step,
+        which itself is a gradient step of 1 / (2 mass). The free energy never
+        rises at constant temperature for values up to 1. K-means steps ignore
+        it.
+    init : {"k-means++", "random"}, callable or array-like of shape \
+            (n_clusters, n_features), default="k-means++"
+        Where the centres start: greedy k-means++, rows drawn at random, what
+        ``init(X, n_clusters, random_state=random_state)`` returns, or the
+        centres given.
+    n_init : "auto" or int, default="auto"
+        Number of runs from different starts, of which the best is kept.
+        ``"auto"`` is 10 for ``init="random"`` or a callable, else 1.
+    max_iter : int, default=300
+        Most EM iterations of one run, over all temperatures.
+    tol : float, default=1e-4
+        The last soft temperature ends when the squared shift of all centres
+        together is at most `tol` times the mean variance of the features.
+        K-means steps go on until the labels repeat.
+    features : {"distance", "rbf", "responsibility"}, default="distance"
+        What `transform` returns: the distance to each centre, the radial basis
+        functions :math:`\exp(-d^2 / (2 \sigma^2))`, or the responsibilities.
+    proba_sigma : "auto" or float, default="auto"
+        Temperature of `predict_proba` and of the last two `features`, in the
+        units of the data; ``"auto"`` is `sigma_`. Read when they are called, so
+        that `set_params` needs no new fit.
+    verbose : int, default=0
+        If positive, print one line a temperature.
+    random_state : int, RandomState instance or None, default=None
+        Source of the starts. Pass an int for reproducible results.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        The centres.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest centre of each row; the first, in case of ties.
+    inertia_ : float
+        Weighted sum of the squared distances to the nearest centre.
+    sigma_ : float
+        The temperature for soft memberships, in the units of the data: the
+        last of the schedule if the model stayed soft, else the root of
+        ``inertia_ / (sum of weights * n_features)``, the maximum-likelihood
+        spread of the fitted clusters.
+    n_iter_ : int
+        Number of EM iterations.
+    hardened_ : bool
+        Whether the result is an exact fixed point of k-means: each centre the
+        mean of its own rows, each label the nearest centre.
+    history_ : dict of str to ndarray of shape (n_iter_,)
+        One entry an iteration: ``"sigma"``, the temperature, 0 in the k-means
+        phase; ``"free_energy"`` of the centres before the step;
+        ``"shift"``, the root of the sum of their squared shifts;
+        ``"soft_fraction"``, the share of the weight in rows with more than one
+        responsibility; ``"support"``, the mean number of responsibilities of a
+        row.
+    n_features_in_ : int
+        Number of features seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features seen in `fit`, if all are strings.
+
+    See Also
+    --------
+    sklearn.cluster.KMeans : Hard k-means.
+    sklearn.mixture.GaussianMixture : Soft clusters with shapes of their own.
+    skrbfkmeans.schedules : Temperature schedules.
+
+    Notes
+    -----
+    The number of threads follows OpenMP's limit, as in scikit-learn
+    (``OMP_NUM_THREADS``, `threadpoolctl`, joblib); results are the same to the
+    last bit for any number of threads.
+
+    References
+    ----------
+    .. [1] F. Arredondo, U. Puc and A. Noguez, "K-Means as a Radial Basis
+       function Network: a Variational and Gradient-based Equivalence",
+       arXiv:2603.04625 (2026).
+    .. [2] K. Rose, "Deterministic annealing for clustering, compression,
+       classification, regression, and related optimization problems",
+       Proc. IEEE 86 (1998).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skrbfkmeans import RBFKMeans
+    >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = RBFKMeans(n_clusters=2, random_state=0).fit(X)
+    >>> model.cluster_centers_[np.argsort(model.cluster_centers_[:, 0])]
+    array([[ 1.,  2.],
+           [10.,  2.]])
+    >>> model.hardened_
+    True
+    >>> model.set_params(proba_sigma=4.0).predict_proba([[6.0, 2.0]]).max().round(3)
+    0.69
+    """
+
+    _parameter_constraints: dict = {
+        "n_clusters": [Interval(Integral, 1, None, closed="left")],
+        "schedule": [
+            StrOptions({"auto"}),
+            Interval(Real, 0, None, closed="left"),
+            "array-like",
+            Schedule,
+        ],
+        "alpha": [Interval(Real, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, 2, closed="neither")],
+        "init": [StrOptions({"k-means++", "random"}), callable, "array-like"],
+        "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "features": [StrOptions({"distance", "rbf", "responsibility"})],
+        "proba_sigma": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        n_clusters=8,
+        *,
+        schedule="auto",
+        alpha=1.5,
+        learning_rate=1.0,
+        init="k-means++",
+        n_init="auto",
+        max_iter=300,
+        tol=1e-4,
+        features="distance",
+        proba_sigma="auto",
+        verbose=0,
+        random_state=None,
+    ):
+        self.n_clusters = n_clusters
+        self.schedule = schedule
+        self.alpha = alpha
+        self.learning_rate = learning_rate
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.features = features
+        self.proba_sigma = proba_sigma
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the centres.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows; at least `n_clusters` of them.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, all 1 by default. A row of weight 0 is as if
+            absent.
+
+        Returns
+        -------
+        self : RBFKMeans
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or sample_weight has a value that is not allowed;
+            the estimator then stays as it was.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If fewer clusters than `n_clusters` were found, as when there are
+            fewer distinct rows.
+        """
+        with _as_it_was_on_error(self):
+            X = self._check_rows(X, reset=True)
+            self._check_parameters(X)
+            weights, w_exponent = check_weights(sample_weight, X)
+            init = self._check_init(self.init, X)
+            random_state = check_random_state(self.random_state)
+            return self._fit(X, weights, w_exponent, init, random_state)
+
+    def _fit(self, X, weights, w_exponent, init, random_state):
+        """`fit` after the checks."""
+        from ._annealing import anneal
+        from ._blocks import Rows
+
+        x_exponent = power_of_two(X, *([] if isinstance(init, str) else [init]))
+        sigmas, best, best_score = None, None, np.inf
+        with Rows(scaled(X, x_exponent), weights) as rows:
+            variances = rows.measure()
+            for start in range(self._n_starts(init)):
+                centers = self._start(init, X, rows, x_exponent, random_state)
+                if sigmas is None:
+                    sigmas, harden = self._temperatures(rows, centers, x_exponent)
+                if self.verbose:
+                    print(f"start {start + 1} of {self._n_starts(init)}")
+                run = anneal(
+                    rows,
+                    centers,
+                    sigmas,
+                    alpha=float(self.alpha),
+                    learning_rate=float(self.learning_rate),
+                    max_iter=self.max_iter,
+                    tol=self.tol * variances.mean(),
+                    verbose=bool(self.verbose),
+                )
+                centers = run.centers.astype(X.dtype)
+                labels, inertia = rows.assign(centers.astype(np.float64))
+                score = inertia if harden else run.history["free_energy"][-1]
+                if best is None or score < best_score:
+                    best, best_score = (run, centers, labels, inertia), score
+            weight = rows.weight
+        run, centers, labels, inertia = best
+
+        self.inertia_ = unscaled_inertia(inertia, x_exponent, w_exponent)
+        self.cluster_centers_ = scaled(centers, -x_exponent)
+        self.labels_ = labels
+        if run.sigma > 0.0 and not run.hardened:
+            sigma = run.sigma
+        else:
+            sigma = np.sqrt(inertia / (weight * X.shape[1]))
+        self.sigma_ = float(np.ldexp(sigma, x_exponent))
+        self.n_iter_ = len(run.history["sigma"])
+        self.hardened_ = run.hardened
+        self.history_ = {name: np.array(run.history[name]) for name in run.history}
+        for name in "sigma", "shift":
+            self.history_[name] = np.ldexp(self.history_[name], x_exponent)
+        self.history_["free_energy"] = np.ldexp(
+            self.history_["free_energy"], 2 * x_exponent + w_exponent
+        )
+        self._warn_if_too_few(X, weights)
+        return self
+
+    def predict(self, X):
+        """Nearest centre of each row; the first, in case of ties.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            Indices of the centres. They do not depend on any temperature.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X is not finite or has another number of features than in `fit`.
+        """
+        return self._assign(X)[0]
+
+    def predict_proba(self, X):
+        r"""Soft membership of each row in each cluster.
+
+        The alpha-entmax of :math:`-d^2 / (2 \sigma^2)` at the temperature
+        `sigma_`, or at `proba_sigma` if that is a number. For ``alpha > 1``
+        most entries are exactly 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        P : ndarray of shape (n_samples, n_clusters)
+            Rows that sum to one; the argmax of a row is its label.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X is not finite or has another number of features than in `fit`,
+            or if `proba_sigma` is negative or NaN.
+        """
+        check_is_fitted(self)
+        return self._soft_features(self._check_rows(X, reset=False), "responsibility")
+
+    def transform(self, X):
+        """Map each row to `n_clusters` new features, chosen by `features`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_clusters)
+            Distances, radial basis functions or responsibilities.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X is not finite or has another number of features than in `fit`.
+        """
+        check_is_fitted(self)
+        return self._transform(X)
+
+    def score(self, X, y=None, sample_weight=None):
+        """Minus the inertia of the rows: the higher, the better.
+
+        It is taken at zero temperature, so that searches over temperatures and
+        alpha compare like with like.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, all 1 by default.
+
+        Returns
+        -------
+        score : float
+            Minus the weighted sum of the squared distances to the nearest
+            centre.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X or sample_weight has a value that is not allowed.
+        """
+        return -self._assign(X, sample_weight)[1]
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        """Find the centres and return the label of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, all 1 by default.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+            The same as `labels_`.
+        """
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def fit_transform(self, X, y=None, sample_weight=None):
+        """Find the centres and transform the rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The rows.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, all 1 by default.
+
+        Returns
+        -------
+        X_new : ndarray of shape (n_samples, n_clusters)
+            The same as ``fit(X).transform(X)``.
+        """
+        return self.fit(X, sample_weight=sample_weight)._transform(X)
+
+    # --- checks ---
+
+    def _check_rows(self, X, reset):
+        """X as a finite array in C order, float32 or float64."""
+        X = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_all_finite=False,
+        )
+        require_finite(X, "X", self)
+        return X
+
+    def _check_parameters(self, X):
+        """What scikit-learn's constraints cannot say about the parameters."""
+        for name in ("n_clusters", "schedule", "alpha", "learning_rate", "max_iter"):
+            if isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(
+                    f"The {name!r} parameter of {type(self).__name__} must not be a "
+                    f"bool. Got {getattr(self, name)!r} instead."
+                )
+        if X.shape[0] < self.n_clusters:
+            raise ValueError(
+                f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}."
+            )
+        if not isinstance(self.schedule, (str, Real, Schedule)):
+            _check_schedule_array(self.schedule)
+
+    def _check_init(self, init, X):
+        """`init` as it is, or as a checked array of centres."""
+        if isinstance(init, str) or callable(init):
+            return init
+        init = check_array(init, dtype=X.dtype, order="C", copy=True, input_name="init")
+        if init.shape != (self.n_clusters, X.shape[1]):
+            raise ValueError(
+                f"init has shape {init.shape}, but n_clusters and the features of X "
+                f"ask for {(self.n_clusters, X.shape[1])}."
+            )
+        if self.n_init not in ("auto", 1):
+            warnings.warn(
+                f"init is an array, so n_init={self.n_init} makes one run only.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return init
+
+    # --- starts and temperatures ---
+
+    def _n_starts(self, init):
+        if isinstance(init, np.ndarray):
+            return 1
+        if self.n_init == "auto":
+            return 1 if isinstance(init, str) and init == "k-means++" else 10
+        return self.n_init
+
+    def _start(self, init, X, rows, x_exponent, random_state):
+        """Starting centres of one run, float64, in the units of `rows`."""
+        from ._seeding import kmeans_plusplus, random_rows
+
+        if isinstance(init, np.ndarray):
+            return scaled(init.astype(np.float64), x_exponent)
+        if callable(init):
+            centers = init(X, self.n_clusters, random_state=random_state)
+            centers = self._check_init(centers, X).astype(np.float64)
+            return scaled(centers, x_exponent)
+        choose = kmeans_plusplus if init == "k-means++" else random_rows
+        return rows.at(choose(rows, self.n_clusters, random_state))
+
+    def _temperatures(self, rows, centers, x_exponent):
+        """Temperatures in the units of `rows`, and whether they end at 0."""
+        schedule = Geometric() if isinstance(self.schedule, str) else self.schedule
+        if not isinstance(schedule, Schedule):
+            sigmas = np.ldexp(
+                np.array(schedule, dtype=np.float64, ndmin=1), -x_exponent
+            )
+            return sigmas, sigmas[-1] == 0.0
+        if schedule.unit == "spread":
+            _, inertia = rows.assign(centers)
+            scale = np.sqrt(inertia / (rows.weight * rows.n_features))
+        elif schedule.unit == "critical":
+            power = float(self.n_clusters) ** (self.alpha - 1.0)
+            scale = np.sqrt(power * largest_variance(rows))
+        else:
+            scale = np.ldexp(1.0, -x_exponent)
+        sigmas = schedule.sigmas(scale)
+        return np.append(sigmas, 0.0) if schedule.harden else sigmas, schedule.harden
+
+    # --- the fitted model ---
+
+    def _rows_and_centers(self, X, weights=None):
+        """Passes over X, the centres to go with them, and their unit."""
+        from ._blocks import Rows
+
+        x_exponent = power_of_two(X, self.cluster_centers_)
+        centers = scaled(self.cluster_centers_.astype(np.float64), x_exponent)
+        return Rows(scaled(X, x_exponent), weights), centers, x_exponent
+
+    def _assign(self, X, sample_weight=None):
+        """Labels and inertia: the one way to both."""
+        check_is_fitted(self)
+        X = self._check_rows(X, reset=False)
+        weights, w_exponent = check_weights(sample_weight, X)
+        rows, centers, x_exponent = self._rows_and_centers(X, weights)
+        with rows:
+            labels, inertia = rows.assign(centers)
+        return labels, unscaled_inertia(inertia, x_exponent, w_exponent)
+
+    def _transform(self, X):
+        X = self._check_rows(X, reset=False)
+        if self.features != "distance":
+            return self._soft_features(X, self.features)
+        rows, centers, x_exponent = self._rows_and_centers(X)
+        with rows:
+            distances = rows.squared_distances(centers)
+        np.sqrt(distances, out=distances)
+        return scaled(distances, -x_exponent).astype(X.dtype, copy=False)
+
+    def _soft_features(self, X, features):
+        """Responsibilities or radial basis functions of checked rows."""
+        sigma = self.sigma_
+        if not (isinstance(self.proba_sigma, str) and self.proba_sigma == "auto"):
+            sigma = check_sigma(self.proba_sigma, "proba_sigma")
+        rows, centers, x_exponent = self._rows_and_centers(X)
+        sigma = float(np.ldexp(sigma, -x_exponent))
+        with rows:
+            if features == "responsibility":
+                return rows.responsibilities(centers, sigma, float(self.alpha))
+            if sigma * sigma == 0.0:
+                return rows.responsibilities(centers, 0.0, 2.0)
+            values = rows.squared_distances(centers)
+        values /= -2.0 * sigma * sigma
+        return np.exp(values, out=values).astype(X.dtype, copy=False)
+
+    def _warn_if_too_few(self, X, weights):
+        """Warn if there are fewer clusters than asked for, and say why."""
+        present = weights > 0.0
+        n_found = len(np.unique(self.labels_[present]))
+        if n_found == self.n_clusters:
+            return
+        n_distinct = _count_distinct(X, present, self.n_clusters)
+        if n_distinct < self.n_clusters:
+            reason = f"X has only {n_distinct} distinct rows"
+            if not present.all():
+                reason += " of positive weight"
+        elif self.hardened_ or self.history_["sigma"][-1] == 0.0:
+            reason = "max_iter may be too small"
+        else:
+            return  # centres that meet at a high temperature are no failure
+        warnings.warn(
+            f"Found {n_found} distinct clusters, fewer than "
+            f"n_clusters={self.n_clusters}: {reason}.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+    @property
+    def _n_features_out(self):
+        """Number of features that `transform` returns."""
+        return self.cluster_centers_.shape[0]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+@contextmanager
+def _as_it_was_on_error(estimator):
+    """Undo every change to the estimator if the block does not finish."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def _check_schedule_array(schedule):
+    """Raise a ValueError unless the array can be a falling temperature."""
+    try:
+        sigmas = np.asarray(schedule, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("The 'schedule' array must hold numbers.") from error
+    if sigmas.ndim != 1 or sigmas.size == 0:
+        raise ValueError(
+            "The 'schedule' array must be 1-D and not empty; its shape is "
+            f"{sigmas.shape}."
+        )
+    if not np.all(np.isfinite(sigmas)) or np.any(sigmas < 0.0):
+        raise ValueError(
+            "The 'schedule' array must hold finite temperatures >= 0. Got "
+            f"{schedule!r} instead."
+        )
+    if np.any(np.diff(sigmas) > 0.0):
+        raise ValueError(
+            "The 'schedule' array must not increase; to reheat, use "
+            f"skrbfkmeans.schedules.Cyclic. Got {schedule!r} instead."
+        )
+
+
+def _count_distinct(X, present, enough):
+    """Number of distinct rows among those present, or at least `enough`."""
+    distinct = np.empty((0, X.shape[1]), dtype=X.dtype)
+    for start in range(0, X.shape[0], 8192):
+        block = X[start : start + 8192][present[start : start + 8192]]
+        distinct = np.unique(np.concatenate([distinct, block]), axis=0)
+        if len(distinct) >= enough:
+            break
+    return len(distinct)
