@@ -19,8 +19,15 @@ from sklearn.utils.parallel import _get_threadpool_controller
 
 from . import _kernels
 
-# Rows in the shortest strip, most strips, and most numbers in all partial sums.
-STRIP_ROWS, MAX_STRIPS, MAX_PARTIAL = 1024, 64, 2**22
+# A strip is worth a thread's while from this many multiplications on. There are
+# at most so many strips, and so many numbers in all their partial sums.
+STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**22
+
+# Rows that are converted together outside the kernels.
+BLOCK_ROWS = 1024
+
+# Besides its distances, a row costs about as much as this many multiplications.
+ROW_WORK = 32
 
 Codebook = namedtuple("Codebook", "centers shifted offsets norms shift rounding")
 Work = namedtuple(
@@ -89,9 +96,7 @@ class Rows:
 
     def __init__(self, X, weights=None):
         self.X = _read_only(X)
-        if weights is None:
-            weights = np.ones(X.shape[0])
-        self.weights = _read_only(weights)
+        self._weights = _read_only(np.empty(0) if weights is None else weights)
         self.n_rows, self.n_features = X.shape
         self.shift = None
 
@@ -106,6 +111,13 @@ class Rows:
         if self._pool is not None:
             self._pool.shutdown()
         single_threaded_blas.__exit__(*exception)
+
+    @property
+    def weights(self):
+        """Weights of the rows, of shape (n_samples,)."""
+        if self._weights.size == 0:
+            return np.broadcast_to(1.0, self.n_rows)
+        return self._weights
 
     def at(self, indices):
         """Some of the rows, as float64."""
@@ -129,7 +141,7 @@ class Rows:
 
             def work(s, start, stop, shift=shift, partial=partial):
                 _kernels.moment_rows(
-                    self.X, self.weights, start, stop, shift, *partial[s]
+                    self.X, self._weights, start, stop, shift, *partial[s]
                 )
 
             self._run(work, strips)
@@ -139,10 +151,11 @@ class Rows:
         self.shift = shift
         return np.maximum(square - mean**2, 0.0)
 
-    def assign(self, centers):
-        """Labels of the rows, and their inertia."""
-        labels = np.full(self.n_rows, -1, dtype=np.int32)
-        return labels, float(self._e_step(centers, 0.0, 2.0, labels, False).free_energy)
+    def assign(self, centers, measuring=True):
+        """Labels of the rows, and their inertia if `measuring`."""
+        labels = np.zeros(self.n_rows, dtype=np.int32)
+        step = self._e_step(centers, 0.0, 2.0, labels, False, measuring)
+        return labels, float(step.free_energy)
 
     def em_step(self, centers, sigma, alpha, labels):
         """One E-step at temperature sigma, and what the M-step needs.
@@ -161,10 +174,10 @@ class Rows:
         moments : Moments
             Over all rows.
         """
-        return self._e_step(centers, sigma, alpha, labels, True)
+        return self._e_step(centers, sigma, alpha, labels, True, True)
 
-    def _e_step(self, centers, sigma, alpha, labels, summing):
-        """`em_step`; without sums and masses unless `summing`."""
+    def _e_step(self, centers, sigma, alpha, labels, summing, measuring):
+        """`em_step`; unless `summing` or `measuring`, with the less."""
         codebook = self._codebook(centers)
         k, d = centers.shape if summing else (0, 0)
         strips = self._strips(centers.size)
@@ -173,11 +186,13 @@ class Rows:
         width = share_width(sigma, alpha)
 
         def work(s, start, stop):
-            common = self.X, self.weights, start, stop, codebook, self._work(codebook)
+            common = self.X, self._weights, start, stop, codebook, self._work(codebook)
             if alpha == 1.0 and two_sigma2 > 0.0:
                 _kernels.softmax_rows(*common, two_sigma2, labels, parts[s])
             else:
-                _kernels.em_rows(*common, alpha, two_sigma2, width, labels, parts[s])
+                _kernels.em_rows(
+                    *common, alpha, two_sigma2, width, measuring, labels, parts[s]
+                )
 
         self._run(work, strips)
         total = parts[0]
@@ -216,8 +231,8 @@ class Rows:
     def squared_distances_to(self, centers, labels):
         """Squared distance of each row to the centre that its label names."""
         out = np.empty(self.n_rows)
-        for start in range(0, self.n_rows, STRIP_ROWS):
-            block = slice(start, start + STRIP_ROWS)
+        for start in range(0, self.n_rows, BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
             difference = self.at(block) - centers[labels[block]]
             out[block] = np.einsum("ij,ij->i", difference, difference)
         return out
@@ -241,7 +256,7 @@ class Rows:
 
         def work(s, start, stop):
             _kernels.seed_rows(
-                self.X, self.weights, start, stop, center, closest, np.empty(0)
+                self.X, self._weights, start, stop, center, closest, np.empty(0)
             )
 
         self._run(work, self._strips(self.n_features))
@@ -253,7 +268,7 @@ class Rows:
 
         def work(s, start, stop):
             _kernels.seed_rows(
-                self.X, self.weights, start, stop, candidates, closest, parts[s]
+                self.X, self._weights, start, stop, candidates, closest, parts[s]
             )
 
         self._run(work, strips)
@@ -262,8 +277,9 @@ class Rows:
     # --- how a pass runs ---
 
     def _strips(self, size):
-        """Cut the rows; `size` is that of one strip's partial sums."""
-        n = min(-(-self.n_rows // STRIP_ROWS), MAX_STRIPS, MAX_PARTIAL // size)
+        """Cut the rows, each worth about `size` multiplications."""
+        n_worth = self.n_rows * (size + ROW_WORK) // STRIP_WORK
+        n = min(n_worth, MAX_STRIPS, MAX_PARTIAL // size)
         bounds = np.linspace(0, self.n_rows, max(n, 1) + 1).astype(np.int64)
         return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
 

@@ -14,24 +14,33 @@ from sklearn.utils.validation import _check_sample_weight, check_array
 SAFE = {np.dtype(np.float64): (1e-100, 1e100), np.dtype(np.float32): (1e-10, 1e10)}
 
 
-def sum_of_squares(X):
-    """Sum of all squares in one fast pass: not finite if an entry is not."""
-    flat = X.ravel()
+def check_finite(array, name, estimator=None):
+    """Raise scikit-learn's ValueError if an entry is NaN or infinite.
+
+    Returns the sum of the squares, which tells most of the time, in one fast
+    pass, that there is nothing to raise; infinite if it is too large.
+    """
+    flat, total = array.reshape(-1), 0.0
     with np.errstate(all="ignore"):
-        return float(np.dot(flat, flat))
+        for start in range(0, flat.size, 8192):  # short enough for one thread
+            piece = flat[start : start + 8192]
+            total += float(np.dot(piece, piece))
+    if not np.isfinite(total):
+        check_array(array, input_name=name, estimator=estimator)
+        return np.inf
+    return total
 
 
-def require_finite(X, name, estimator=None):
-    """Raise scikit-learn's ValueError if an entry is NaN or infinite."""
-    if not np.isfinite(sum_of_squares(X)):
-        check_array(X, input_name=name, estimator=estimator, ensure_2d=False)
+def power_of_two(X, squares, *more):
+    """Exponent of the unit to work in: 0 unless squares could get lost.
 
-
-def power_of_two(*arrays):
-    """Exponent of the unit to work in: 0 unless squares could get lost."""
-    low, high = SAFE[np.dtype(arrays[0].dtype)]
-    total = sum(sum_of_squares(array) for array in arrays)
-    if low**2 < total < high**2:
+    `squares` is the sum of the squares of X, `more` are further arrays.
+    """
+    low, high = SAFE[X.dtype]
+    arrays = [X, *more]
+    with np.errstate(over="ignore"):
+        squares = squares + sum(np.sum(np.square(array)) for array in more)
+    if low**2 < squares < high**2:
         return 0
     largest = max(float(np.max(np.abs(array))) for array in arrays)
     return int(np.frexp(largest)[1]) if largest > 0.0 else 0
@@ -55,7 +64,7 @@ def unscaled_inertia(value, x_exponent, w_exponent):
 
 
 def check_weights(sample_weight, X):
-    """Weights of the rows as float64, and the exponent of their unit.
+    """Weights of the rows as float64, or None, and the exponent of their unit.
 
     Raises
     ------
@@ -64,7 +73,7 @@ def check_weights(sample_weight, X):
         shape is not that of one weight a row.
     """
     if sample_weight is None:
-        return np.ones(X.shape[0]), 0
+        return None, 0
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.any(weights < 0.0):
         raise ValueError(

@@ -16,7 +16,7 @@ import numba
 FAST = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 
 
-def jit(function=None, *, fastmath=False):
+def jit(function=None, *, fastmath=False, inline=False):
     """Compile a function of arrays and scalars.
 
     Parameters
@@ -25,6 +25,10 @@ def jit(function=None, *, fastmath=False):
         The function. Types are inferred at each first call.
     fastmath : set of str, default=False
         LLVM's fast-math flags; False keeps IEEE arithmetic to the letter.
+    inline : bool, default=False
+        Whether to write the body into its callers, whose fast-math flags it
+        then has. For short functions of one row, where passing the arrays
+        would cost more than the work.
 
     Returns
     -------
@@ -32,9 +36,12 @@ def jit(function=None, *, fastmath=False):
         The compiled function.
     """
     if function is None:
-        return lambda function: jit(function, fastmath=fastmath)
+        return lambda function: jit(function, fastmath=fastmath, inline=inline)
     dispatcher = numba.njit(
-        function, nogil=True, fastmath=set(fastmath) if fastmath else False
+        function,
+        nogil=True,
+        fastmath=set(fastmath) if fastmath else False,
+        inline="always" if inline else "never",
     )
     if not numba.config.DISABLE_JIT:
         _cache_if_possible(dispatcher)

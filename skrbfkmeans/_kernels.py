@@ -38,7 +38,7 @@ OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED = range(4)
 # --- distances ---------------------------------------------------------------
 
 
-@jit
+@jit(inline=True)
 def squared_distance(X, i, centers, j):
     """Squared distance of row i and centre j, in one fixed order of summation."""
     n_features = centers.shape[1]
@@ -63,12 +63,9 @@ def squared_distance(X, i, centers, j):
     return (s0 + s1) + (s2 + s3)
 
 
-@jit
+@jit(fastmath={"contract"})
 def direct_scores(columns, centers, scores):
-    """Squared distances by (x - c)^2, for `columns` of shape (features, rows).
-
-    The order of summation is that of `squared_distance`.
-    """
+    """Squared distances by (x - c)^2, for `columns` of shape (features, rows)."""
     n_features, n_rows = columns.shape
     for j in range(centers.shape[0]):
         score = scores[j]
@@ -385,16 +382,16 @@ def exp_in_place(values, scratch):
 # --- blocks of rows ----------------------------------------------------------
 #
 # `codebook` and `work` are the named tuples of `_blocks`. All fields of `work`
-# are overwritten for every block.
+# are overwritten for every block. `weights` of size 0 stands for ones.
 
 
-@jit
+@jit(inline=True)
 def unit_roundoff(X):
     """Rounding of one operation on the scores of X, relative."""
     return 6e-8 if X.itemsize == 4 else 1.2e-16
 
 
-@jit
+@jit(inline=True)
 def logit_tolerance(X):
     """How far rounding may typically move a logit before it is recomputed."""
     return LOGIT_TOLERANCE_32 if X.itemsize == 4 else LOGIT_TOLERANCE
@@ -427,14 +424,17 @@ def score_block(X, start, stop, codebook, work):
 
 
 @jit
-def list_candidates(X, start, stop, codebook, work, factor, two_sigma2, width):
+def list_candidates(
+    X, start, stop, codebook, work, factor, two_sigma2, width, measuring
+):
     """List the centres that can have a share in each row of a scored block.
 
     Those are the centres less than `width` farther, in squared distance, than
     the nearest. For lane i, ``counts[i]`` of them stand in ``members[i]`` in
     increasing order, their squared distances less the smallest in
     ``values[i]``; ``smallest[i]`` becomes that smallest squared distance and
-    ``nearest[i]`` the first centre that has it.
+    ``nearest[i]`` the first centre that has it. Unless `measuring`, the
+    smallest distance of a row with a single candidate may be left out.
     """
     centers, offsets, rounding = codebook.centers, codebook.offsets, codebook.rounding
     scores, norms, nearest = work.scores, work.norms, work.nearest
@@ -450,7 +450,7 @@ def list_candidates(X, start, stop, codebook, work, factor, two_sigma2, width):
             counts[i] = 1
             members[i, 0] = nearest[i]
             values[i, 0] = 0.0
-            if factor < 0.0:
+            if measuring and factor < 0.0:
                 work.smallest[i] = squared_distance(X, row, centers, nearest[i])
             continue
         limit = work.smallest[i] + width + doubt
@@ -532,7 +532,7 @@ def responsibility_rows(X, start, stop, codebook, work, alpha, two_sigma2, width
     for first in range(start, stop, n_lanes):
         last = min(first + n_lanes, stop)
         factor = score_block(X, first, last, codebook, work)
-        list_candidates(X, first, last, codebook, work, factor, two_sigma2, width)
+        list_candidates(X, first, last, codebook, work, factor, two_sigma2, width, True)
         for i in range(last - first):
             row, n = first + i, work.counts[i]
             for c in range(n):
@@ -549,7 +549,18 @@ def responsibility_rows(X, start, stop, codebook, work, alpha, two_sigma2, width
 
 @jit
 def em_rows(
-    X, weights, start, stop, codebook, work, alpha, two_sigma2, width, labels, moments
+    X,
+    weights,
+    start,
+    stop,
+    codebook,
+    work,
+    alpha,
+    two_sigma2,
+    width,
+    measuring,
+    labels,
+    moments,
 ):
     """One E-step and the sums that the M-step needs, for rows start to stop.
 
@@ -558,7 +569,8 @@ def em_rows(
     ``moments.totals`` the free energy, the weight of the rows with more than
     one share, the weighted number of shares, and the number of labels that
     changed; all weighted. Rows of zero weight get a label and no more. With
-    ``sums`` of shape (0, 0), sums and masses are left out.
+    ``sums`` of shape (0, 0), sums and masses are left out; unless `measuring`,
+    all but the labels is.
     """
     sums, masses, totals = moments.sums, moments.masses, moments.totals
     nearest, counts, smallest = work.nearest, work.counts, work.smallest
@@ -570,14 +582,17 @@ def em_rows(
     for first in range(start, stop, n_lanes):
         last = min(first + n_lanes, stop)
         factor = score_block(X, first, last, codebook, work)
-        list_candidates(X, first, last, codebook, work, factor, two_sigma2, width)
+        list_candidates(
+            X, first, last, codebook, work, factor, two_sigma2, width, measuring
+        )
         for i in range(last - first):
             row = first + i
-            w, j, n = weights[row], nearest[i], counts[i]
+            j, n = nearest[i], counts[i]
+            w = weights[row] if weights.size else 1.0
             if labels[row] != j:
                 labels[row] = j
                 changed += w > 0.0
-            if not w > 0.0:
+            if not (measuring and w > 0.0):
                 continue
             if n == 1:
                 if summing:
@@ -605,7 +620,7 @@ def em_rows(
     totals[CHANGED] += changed
 
 
-@jit
+@jit(inline=True)
 def add_share(X, row, w, j, shift, sums, masses):
     """Add a row with weight w to centre j."""
     x, total = X[np.uint64(row)], sums[np.uint64(j)]
@@ -639,7 +654,8 @@ def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, mo
         rates[:] = 0.0
         for i in range(last - first):
             row = first + i
-            w, j = weights[row], nearest[i]
+            j = nearest[i]
+            w = weights[row] if weights.size else 1.0
             if labels[row] != j:
                 labels[row] = j
                 totals[CHANGED] += w > 0.0
@@ -694,7 +710,7 @@ def restore_scores(X, start, stop, codebook, work, factor, two_sigma2):
 def moment_rows(X, weights, start, stop, shift, sums, squares):
     """Weighted sums, per feature, of the rows less `shift` and their squares."""
     for i in range(start, stop):
-        w = weights[i]
+        w = weights[i] if weights.size else 1.0
         if w > 0.0:
             for f in range(shift.size):
                 value = X[i, f] - shift[f]
@@ -726,7 +742,9 @@ def seed_rows(X, weights, start, stop, candidates, closest, potentials):
         if potentials.size == 0:
             value = squared_distance(X, i, candidates, np.int64(0))
             closest[i] = min(closest[i], value)
-        elif weights[i] > 0.0:
+            continue
+        w = weights[i] if weights.size else 1.0
+        if w > 0.0:
             for c in range(potentials.size):
                 value = squared_distance(X, i, candidates, c)
-                potentials[c] += weights[i] * min(closest[i], value)
+                potentials[c] += w * min(closest[i], value)

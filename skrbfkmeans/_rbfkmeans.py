@@ -20,9 +20,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._checks import (
+    check_finite,
     check_weights,
     power_of_two,
-    require_finite,
     scaled,
     unscaled_inertia,
 )
@@ -250,19 +250,21 @@ class RBFKMeans(
             fewer distinct rows.
         """
         with _as_it_was_on_error(self):
-            X = self._check_rows(X, reset=True)
+            X, squares = self._check_rows(X, reset=True)
             self._check_parameters(X)
             weights, w_exponent = check_weights(sample_weight, X)
             init = self._check_init(self.init, X)
             random_state = check_random_state(self.random_state)
-            return self._fit(X, weights, w_exponent, init, random_state)
+            x_exponent = power_of_two(
+                X, squares, *([init] if isinstance(init, np.ndarray) else [])
+            )
+            return self._fit(X, weights, x_exponent, w_exponent, init, random_state)
 
-    def _fit(self, X, weights, w_exponent, init, random_state):
+    def _fit(self, X, weights, x_exponent, w_exponent, init, random_state):
         """`fit` after the checks."""
         from ._annealing import anneal
         from ._blocks import Rows
 
-        x_exponent = power_of_two(X, *([] if isinstance(init, str) else [init]))
         sigmas, best, best_score = None, None, np.inf
         with Rows(scaled(X, x_exponent), weights) as rows:
             variances = rows.measure()
@@ -329,7 +331,7 @@ class RBFKMeans(
         ValueError
             If X is not finite or has another number of features than in `fit`.
         """
-        return self._assign(X)[0]
+        return self._assign(X, measuring=False)[0]
 
     def predict_proba(self, X):
         r"""Soft membership of each row in each cluster.
@@ -357,7 +359,8 @@ class RBFKMeans(
             or if `proba_sigma` is negative or NaN.
         """
         check_is_fitted(self)
-        return self._soft_features(self._check_rows(X, reset=False), "responsibility")
+        X, squares = self._check_rows(X, reset=False)
+        return self._soft_features(X, squares, "responsibility")
 
     def transform(self, X):
         """Map each row to `n_clusters` new features, chosen by `features`.
@@ -410,7 +413,7 @@ class RBFKMeans(
         ValueError
             If X or sample_weight has a value that is not allowed.
         """
-        return -self._assign(X, sample_weight)[1]
+        return -self._assign(X, sample_weight, measuring=True)[1]
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Find the centres and return the label of each row.
@@ -453,7 +456,7 @@ class RBFKMeans(
     # --- checks ---
 
     def _check_rows(self, X, reset):
-        """X as a finite array in C order, float32 or float64."""
+        """X as a finite array in C order, and the sum of its squares."""
         X = validate_data(
             self,
             X,
@@ -462,8 +465,7 @@ class RBFKMeans(
             order="C",
             ensure_all_finite=False,
         )
-        require_finite(X, "X", self)
-        return X
+        return X, check_finite(X, "X", self)
 
     def _check_parameters(self, X):
         """What scikit-learn's constraints cannot say about the parameters."""
@@ -541,40 +543,40 @@ class RBFKMeans(
 
     # --- the fitted model ---
 
-    def _rows_and_centers(self, X, weights=None):
+    def _rows_and_centers(self, X, squares, weights=None):
         """Passes over X, the centres to go with them, and their unit."""
         from ._blocks import Rows
 
-        x_exponent = power_of_two(X, self.cluster_centers_)
+        x_exponent = power_of_two(X, squares, self.cluster_centers_)
         centers = scaled(self.cluster_centers_.astype(np.float64), x_exponent)
         return Rows(scaled(X, x_exponent), weights), centers, x_exponent
 
-    def _assign(self, X, sample_weight=None):
-        """Labels and inertia: the one way to both."""
+    def _assign(self, X, sample_weight=None, *, measuring):
+        """Labels and, if `measuring`, inertia: the one way to both."""
         check_is_fitted(self)
-        X = self._check_rows(X, reset=False)
+        X, squares = self._check_rows(X, reset=False)
         weights, w_exponent = check_weights(sample_weight, X)
-        rows, centers, x_exponent = self._rows_and_centers(X, weights)
+        rows, centers, x_exponent = self._rows_and_centers(X, squares, weights)
         with rows:
-            labels, inertia = rows.assign(centers)
+            labels, inertia = rows.assign(centers, measuring)
         return labels, unscaled_inertia(inertia, x_exponent, w_exponent)
 
     def _transform(self, X):
-        X = self._check_rows(X, reset=False)
+        X, squares = self._check_rows(X, reset=False)
         if self.features != "distance":
-            return self._soft_features(X, self.features)
-        rows, centers, x_exponent = self._rows_and_centers(X)
+            return self._soft_features(X, squares, self.features)
+        rows, centers, x_exponent = self._rows_and_centers(X, squares)
         with rows:
             distances = rows.squared_distances(centers)
         np.sqrt(distances, out=distances)
         return scaled(distances, -x_exponent).astype(X.dtype, copy=False)
 
-    def _soft_features(self, X, features):
+    def _soft_features(self, X, squares, features):
         """Responsibilities or radial basis functions of checked rows."""
         sigma = self.sigma_
         if not (isinstance(self.proba_sigma, str) and self.proba_sigma == "auto"):
             sigma = check_sigma(self.proba_sigma, "proba_sigma")
-        rows, centers, x_exponent = self._rows_and_centers(X)
+        rows, centers, x_exponent = self._rows_and_centers(X, squares)
         sigma = float(np.ldexp(sigma, -x_exponent))
         with rows:
             if features == "responsibility":
@@ -587,7 +589,7 @@ class RBFKMeans(
 
     def _warn_if_too_few(self, X, weights):
         """Warn if there are fewer clusters than asked for, and say why."""
-        present = weights > 0.0
+        present = np.ones(len(X), dtype=bool) if weights is None else weights > 0.0
         n_found = len(np.unique(self.labels_[present]))
         if n_found == self.n_clusters:
             return

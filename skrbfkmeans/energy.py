@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from ._checks import (
+    check_finite,
     check_weights,
     power_of_two,
     scaled,
@@ -219,9 +220,9 @@ def critical_sigma(X, n_clusters, *, alpha=1.5, sample_weight=None):
         or n_clusters < 1
     ):
         raise ValueError(f"n_clusters must be an integer >= 1; got {n_clusters!r}.")
-    X = check_array(X, dtype=[np.float64, np.float32], order="C", input_name="X")
+    X, squares = _check_rows(X)
     weights, _ = check_weights(sample_weight, X)
-    exponent = power_of_two(X)
+    exponent = power_of_two(X, squares)
     from ._blocks import Rows
 
     with Rows(scaled(X, exponent), weights) as rows:
@@ -311,17 +312,29 @@ def check_sigma(sigma, name="sigma"):
     return float(sigma)
 
 
+def _check_rows(X):
+    """X as a finite array in C order, and the sum of its squares."""
+    X = check_array(
+        X,
+        dtype=[np.float64, np.float32],
+        order="C",
+        ensure_all_finite=False,
+        input_name="X",
+    )
+    return X, check_finite(X, "X")
+
+
 def _prepare(X, centers, sigma, alpha, sample_weight=None):
     """Checked arguments, in units in which squares can be represented."""
     alpha, sigma = check_alpha(alpha), check_sigma(sigma)
-    X = check_array(X, dtype=[np.float64, np.float32], order="C", input_name="X")
+    X, squares = _check_rows(X)
     centers = check_array(centers, dtype=np.float64, order="C", input_name="centers")
     if centers.shape[1] != X.shape[1]:
         raise ValueError(
             f"centers has {centers.shape[1]} features, but X has {X.shape[1]}."
         )
     weights, w_exponent = check_weights(sample_weight, X)
-    x_exponent = power_of_two(X, centers)
+    x_exponent = power_of_two(X, squares, centers)
     from ._blocks import Rows
 
     rows = Rows(scaled(X, x_exponent), weights)
