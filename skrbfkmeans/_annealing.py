@@ -6,6 +6,7 @@ offers the passes of `_blocks.Rows`.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,9 @@ COLLAPSE = 0.25
 
 # A centre moves only if it holds more than this share of the total weight.
 LEAST_MASS = 1e-12
+
+# A row nearer to its centre than this, relative to its length, lies on it.
+ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 # Centres nearer to each other than this, in units of sigma, count as one when
 # the schedule cools; they are parted by this much.
@@ -108,46 +112,55 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     run : Run
         Centres and how they came about.
     """
+    sigmas = np.where(2.0 * sigmas * sigmas == 0.0, 0.0, sigmas)  # cold enough
     seeds = centers
     labels = np.full(rows.n_rows, -1, dtype=np.int32)
-    history = {
-        name: []
-        for name in ("sigma", "free_energy", "shift", "soft_fraction", "support")
-    }
+    history = defaultdict(list)
     last = len(sigmas) - 1
     position = 0
     was_hard = at_means = hardened = collapsed = False
+    former_shift = np.inf
     for _ in range(max_iter):
         sigma = sigmas[position]
         step = rows.em_step(centers, sigma, alpha, labels)
         hard = step.soft_weight == 0.0
         relocated, rate = False, learning_rate
-        if hard and (was_hard or sigma == 0.0):  # a step of k-means
+        as_kmeans = hard and (sigma == 0.0 or (was_hard and position == last))
+        if as_kmeans:
             relocated, rate = relocate_empty(rows, centers, labels, step), 1.0
         moved = m_step(rows, centers, step, rate)
         shift = np.sqrt(np.sum((moved - centers) ** 2))
         if hard:
             settled = at_means and step.n_changed == 0 and not relocated
-        else:
-            settled = shift**2 <= tol
+        else:  # a growing shift means that centres are still parting
+            rounding = ROUNDING * np.sqrt(np.sum(moved**2))
+            settled = shift <= max(np.sqrt(tol), rounding) and shift <= former_shift
         centers, was_hard, at_means = moved, hard, hard and rate == 1.0
         collapsed = collapsed or _scatter(centers) < COLLAPSE * _scatter(seeds)
-        history["sigma"].append(sigma)
-        history["free_energy"].append(step.free_energy)
-        history["shift"].append(shift)
-        history["soft_fraction"].append(step.soft_weight / rows.weight)
-        history["support"].append(step.support / rows.weight)
-
-        done = settled and position == last
-        following = _next_position(sigmas, position, hard, settled)
-        if verbose and (done or sigmas[following] != sigma):
+        entry = {
+            "sigma": 0.0 if as_kmeans else sigma,
+            "free_energy": step.free_energy,
+            "shift": shift,
+            "soft_fraction": step.soft_weight / rows.weight,
+            "support": step.support / rows.weight,
+        }
+        if verbose and history["sigma"] and history["sigma"][-1] != entry["sigma"]:
             _print_temperature(history)
-        if done:
+        for name, value in entry.items():
+            history[name].append(value)
+
+        if settled and position == last:
             hardened = hard
             break
+        following = _next_position(sigmas, position, hard, settled)
+        former_shift = shift if sigmas[following] == sigma else np.inf
         if 0.0 < sigmas[following] < sigma:
-            centers = part_glued(centers, seeds, sigmas[following])
+            parted = part_glued(centers, seeds, sigmas[following])
+            if parted is not centers:
+                centers, former_shift = parted, 0.0
         position = following
+    if verbose:
+        _print_temperature(history)
     return Run(centers, hardened, sigma, history, collapsed)
 
 
@@ -177,15 +190,21 @@ def relocate_empty(rows, centers, labels, step):
     empty = np.flatnonzero(step.masses <= LEAST_MASS * rows.weight)
     if empty.size == 0:
         return False
-    costs = rows.weights * rows.squared_distances_to(centers, labels)
+    distances = rows.squared_distances_to(centers, labels)
+    costs = rows.weights * distances
     n_own = np.bincount(labels[rows.weights > 0.0], minlength=len(centers))
+
+    def on_centre(i):  # but for the rounding of a mean
+        size = np.sum(rows.at([i]) ** 2) + np.sum(rows.shift**2)
+        return distances[i] <= ROUNDING**2 * size
+
     candidates = iter(np.argsort(-costs, kind="stable"))
     relocated = False
     for j in empty:
         for i in candidates:
             if costs[i] <= 0.0:
                 return relocated
-            if n_own[labels[i]] > 1:
+            if n_own[labels[i]] > 1 and not on_centre(i):
                 break
         else:
             return relocated

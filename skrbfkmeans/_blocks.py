@@ -9,11 +9,13 @@ the last bit, for any number of threads.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import itertools
+import os
 import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from sklearn.utils.parallel import _get_threadpool_controller
 
@@ -23,18 +25,30 @@ from . import _kernels
 # at most so many strips, and so many numbers in all their partial sums.
 STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**22
 
-# Rows that are converted together outside the kernels.
-BLOCK_ROWS = 1024
+# No call of a kernel takes much more than this many multiplications.
+PIECE_WORK = 2**29
 
 # Besides its distances, a row costs about as much as this many multiplications.
 ROW_WORK = 32
 
-Codebook = namedtuple("Codebook", "centers shifted offsets norms shift rounding")
+# The centres in the forms that the kernels use. `factor` is what rows are
+# multiplied with: the centres less `shift`, or, for sparse rows, transposed.
+# `rounding` bounds the error of a score relative to ||x||^2 + ||c||^2 (0 if
+# scores are direct), `unit` is one rounding, and `tolerance` tells how far it
+# may move a logit before the distances are computed directly.
+Codebook = namedtuple(
+    "Codebook", "centers factor offsets norms shift rounding unit tolerance"
+)
+
+# The buffers of one thread.
 Work = namedtuple(
     "Work",
     "columns rows norms products scores smallest second nearest "
-    "limits counts members values logits shares flat scratch centered block_sums",
+    "limits counts members gaps logits shares flat scratch centered block_sums",
 )
+
+# Typical rounding of a matrix product may move a logit by this much.
+LOGIT_TOLERANCE = {np.dtype(np.float64): 2e-14, np.dtype(np.float32): 1e-5}
 
 
 class Moments(namedtuple("Moments", "sums masses totals")):
@@ -61,6 +75,10 @@ class _SingleThreadedBLAS:
     """
 
     def __init__(self):
+        self.reset()
+
+    def reset(self):
+        """Forget the users; a forked child does not have them."""
         self._lock = threading.Lock()
         self._users = 0
 
@@ -79,6 +97,8 @@ class _SingleThreadedBLAS:
 
 
 single_threaded_blas = _SingleThreadedBLAS()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=single_threaded_blas.reset)
 
 
 class Rows:
@@ -88,16 +108,35 @@ class Rows:
 
     Parameters
     ----------
-    X : ndarray of shape (n_samples, n_features), float32 or float64, C order
-        The data; read only.
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+        The data, float32 or float64, in C order or with sorted indices; read
+        only.
     weights : ndarray of shape (n_samples,), float64, default=None
         Weights of the rows, 1 by default.
+
+    Attributes
+    ----------
+    shift : ndarray of shape (n_features,)
+        What is subtracted from the rows in `em_step`: their mean once it is
+        known, always 0 if they are sparse.
+    weight : float
+        Total weight, once `measure` has been called.
     """
 
     def __init__(self, X, weights=None):
-        self.X = _read_only(X)
-        self._weights = _read_only(np.empty(0) if weights is None else weights)
         self.n_rows, self.n_features = X.shape
+        self.is_sparse = sparse.issparse(X)
+        if self.is_sparse:
+            self.X = X
+            indptr = X.indptr.astype(np.int64, copy=False)
+            arrays = X.data, X.indices, indptr
+            self._rows = None, tuple(_read_only(array) for array in arrays)
+            self._row_size = max(1, X.nnz // self.n_rows)
+        else:
+            self.X = _read_only(X)
+            self._rows = self.X, None
+            self._row_size = self.n_features
+        self._weights = _read_only(np.empty(0) if weights is None else weights)
         self.shift = None
 
     def __enter__(self):
@@ -120,22 +159,27 @@ class Rows:
         return self._weights
 
     def at(self, indices):
-        """Some of the rows, as float64."""
-        return self.X[indices].astype(np.float64)
+        """Some of the rows, dense, as float64."""
+        rows = self.X[indices]
+        return (rows.toarray() if self.is_sparse else rows).astype(np.float64)
 
     # --- passes ---
 
     def measure(self):
-        """Total weight, and mean and variance of each feature.
+        """Measure the total weight, and mean and variance of each feature.
 
-        The mean becomes the shift of all later passes.
+        The mean of dense rows becomes the shift of all later passes.
 
         Returns
         -------
         variances : ndarray of shape (n_features,)
         """
-        strips = self._strips(self.n_features)
+        self.weight = float(self.weights.sum())
         shift = np.zeros(self.n_features)
+        if self.is_sparse:
+            self.shift = shift
+            return self._sparse_variances()
+        strips = self._strips(1, 2 * self.n_features)
         for _ in range(2):  # the second pass, about the mean, loses no digits
             partial = np.zeros((len(strips), 2, self.n_features))
 
@@ -145,10 +189,19 @@ class Rows:
                 )
 
             self._run(work, strips)
-            self.weight = float(self.weights.sum())
             mean, square = partial.sum(axis=0) / self.weight
             shift = shift + mean
         self.shift = shift
+        return np.maximum(square - mean**2, 0.0)
+
+    def _sparse_variances(self):
+        """Variances of the features, from the stored entries alone."""
+        data, indices, indptr = self._rows[1]
+        weights = np.repeat(self.weights, np.diff(indptr)) * data
+        mean, square = (
+            np.bincount(indices, weights=term, minlength=self.n_features) / self.weight
+            for term in (weights, weights * data)
+        )
         return np.maximum(square - mean**2, 0.0)
 
     def assign(self, centers, measuring=True):
@@ -180,19 +233,21 @@ class Rows:
         """`em_step`; unless `summing` or `measuring`, with the less."""
         codebook = self._codebook(centers)
         k, d = centers.shape if summing else (0, 0)
-        strips = self._strips(centers.size)
+        strips = self._strips(len(centers), k * d)
         parts = [Moments(np.zeros((k, d)), np.zeros(k), np.zeros(4)) for _ in strips]
         two_sigma2 = 2.0 * sigma * sigma
         width = share_width(sigma, alpha)
+        softmax = alpha == 1.0 and two_sigma2 > 0.0 and not self.is_sparse
 
         def work(s, start, stop):
-            common = self.X, self._weights, start, stop, codebook, self._work(codebook)
-            if alpha == 1.0 and two_sigma2 > 0.0:
-                _kernels.softmax_rows(*common, two_sigma2, labels, parts[s])
+            common = self._weights, start, stop, codebook, self._work(codebook, alpha)
+            if softmax:
+                _kernels.softmax_rows(self.X, *common, two_sigma2, labels, parts[s])
             else:
                 _kernels.em_rows(
-                    *common, alpha, two_sigma2, width, measuring, labels, parts[s]
-                )
+                    *self._rows, *common, alpha, two_sigma2, width, measuring,
+                    labels, parts[s],
+                )  # fmt: skip
 
         self._run(work, strips)
         total = parts[0]
@@ -201,21 +256,30 @@ class Rows:
                 ours += theirs
         return total
 
-    def responsibilities(self, centers, sigma, alpha):
-        """Responsibilities, of shape (n_samples, n_clusters), in X's dtype."""
+    def responsibilities(self, centers, sigma, alpha, sparse_output=False):
+        """Responsibilities, of shape (n_samples, n_clusters), in X's dtype.
+
+        With `sparse_output`, a CSR matrix made of small dense pieces.
+        """
         codebook = self._codebook(centers)
-        out = np.empty((self.n_rows, centers.shape[0]), dtype=self.X.dtype)
         two_sigma2 = 2.0 * sigma * sigma
         width = share_width(sigma, alpha, exact=True)
+        k, size = len(centers), self.n_rows
+        if sparse_output:
+            size = max(1, MAX_PARTIAL // (MAX_STRIPS * k))
+        pieces = []
+        for origin in range(0, self.n_rows, size):
+            out = np.empty((min(size, self.n_rows - origin), k), dtype=self.X.dtype)
 
-        def work(s, start, stop):
-            _kernels.responsibility_rows(
-                self.X, start, stop, codebook, self._work(codebook), alpha,
-                two_sigma2, width, out,
-            )  # fmt: skip
+            def work(s, start, stop, out=out, origin=origin):
+                _kernels.responsibility_rows(
+                    *self._rows, start, stop, codebook, self._work(codebook), alpha,
+                    two_sigma2, width, out, origin,
+                )  # fmt: skip
 
-        self._run(work, self._strips(centers.size))
-        return out
+            self._run(work, self._strips(k, 1, origin, origin + len(out)))
+            pieces.append(sparse.csr_matrix(out) if sparse_output else out)
+        return sparse.vstack(pieces, format="csr") if sparse_output else pieces[0]
 
     def squared_distances(self, centers):
         """Squared distances, of shape (n_samples, n_clusters), float64."""
@@ -223,77 +287,96 @@ class Rows:
         out = np.empty((self.n_rows, centers.shape[0]))
 
         def work(s, start, stop):
-            _kernels.distance_rows(self.X, start, stop, codebook, out)
+            _kernels.distance_rows(*self._rows, start, stop, codebook, out)
 
-        self._run(work, self._strips(centers.size))
+        self._run(work, self._strips(len(centers)))
         return out
 
     def squared_distances_to(self, centers, labels):
         """Squared distance of each row to the centre that its label names."""
+        codebook = self._codebook(centers)
         out = np.empty(self.n_rows)
-        for start in range(0, self.n_rows, BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            difference = self.at(block) - centers[labels[block]]
-            out[block] = np.einsum("ij,ij->i", difference, difference)
+
+        def work(s, start, stop):
+            _kernels.label_distance_rows(
+                *self._rows, start, stop, codebook, labels, out
+            )
+
+        self._run(work, self._strips(1))
         return out
 
     def margin(self, centers):
         """Least gap between the two smallest squared distances of a row."""
         codebook = self._codebook(centers)
-        strips = self._strips(centers.size)
-        totals = np.zeros((len(strips), 1))
+        strips = self._strips(len(centers))
+        totals = np.full((len(strips), 1), np.inf)
 
         def work(s, start, stop):
             _kernels.margin_rows(
-                self.X, start, stop, codebook, self._work(codebook), totals[s]
+                *self._rows, start, stop, codebook, self._work(codebook), totals[s]
             )
 
         self._run(work, strips)
         return float(totals.min())
 
     def lower(self, closest, center):
-        """Lower ``closest`` to the squared distances to a new centre, in place."""
-
-        def work(s, start, stop):
-            _kernels.seed_rows(
-                self.X, self._weights, start, stop, center, closest, np.empty(0)
-            )
-
-        self._run(work, self._strips(self.n_features))
+        """Lower `closest` to the squared distances to a new centre, in place."""
+        strips = self._strips(1)
+        self._seed(closest, center, np.empty((len(strips), 0)), strips)
 
     def potentials(self, closest, candidates):
         """Weighted sum of squared distances if each candidate were a centre."""
-        strips = self._strips(candidates.size)
-        parts = np.zeros((len(strips), candidates.shape[0]))
+        strips = self._strips(len(candidates))
+        parts = np.zeros((len(strips), len(candidates)))
+        self._seed(closest, candidates, parts, strips)
+        return parts.sum(axis=0)
+
+    def _seed(self, closest, candidates, parts, strips):
+        norms = np.einsum("ij,ij->i", candidates, candidates)
 
         def work(s, start, stop):
             _kernels.seed_rows(
-                self.X, self._weights, start, stop, candidates, closest, parts[s]
-            )
+                *self._rows, self._weights, start, stop, candidates, norms,
+                closest, parts[s],
+            )  # fmt: skip
 
         self._run(work, strips)
-        return parts.sum(axis=0)
 
     # --- how a pass runs ---
 
-    def _strips(self, size):
-        """Cut the rows, each worth about `size` multiplications."""
-        n_worth = self.n_rows * (size + ROW_WORK) // STRIP_WORK
-        n = min(n_worth, MAX_STRIPS, MAX_PARTIAL // size)
-        bounds = np.linspace(0, self.n_rows, max(n, 1) + 1).astype(np.int64)
-        return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+    def _strips(self, n_vectors, size=1, start=0, stop=None):
+        """Cut the rows from start to stop, for products with so many vectors each.
+
+        `size` is that of the partial sums of a strip. Each is a range, whose
+        steps are short enough for Ctrl-C to be heard in time.
+        """
+        stop = self.n_rows if stop is None else stop
+        row_work = n_vectors * self._row_size + ROW_WORK
+        n_worth = (stop - start) * row_work // STRIP_WORK
+        n = min(n_worth, stop - start, MAX_STRIPS, MAX_PARTIAL // max(size, 1))
+        n = max(n, 1)
+        bounds = [start + (stop - start) * s // n for s in range(n + 1)]
+        piece = max(PIECE_WORK // row_work, 1)
+        return [range(*pair, piece) for pair in itertools.pairwise(bounds)]
 
     def _run(self, work, strips):
-        """Call ``work(s, start, stop)`` for every strip, on all threads."""
+        """Call ``work(s, start, stop)`` for each step of all strips, on all threads."""
         turn = itertools.count()
         stopped = False
 
         def loop():
-            while not stopped:
-                s = next(turn)
-                if s >= len(strips):
-                    return
-                work(s, *strips[s])
+            nonlocal stopped
+            try:
+                for s in turn:
+                    if s >= len(strips):
+                        return
+                    for start in strips[s]:
+                        if stopped:
+                            return
+                        work(s, start, min(start + strips[s].step, strips[s].stop))
+            except BaseException:  # Ctrl-C among them
+                stopped = True
+                raise
 
         n_helpers = min(self._n_threads, len(strips)) - 1
         if n_helpers > 0 and self._pool is None:
@@ -302,7 +385,6 @@ class Rows:
         try:
             loop()
         finally:
-            stopped = True
             wait(helpers)
         for helper in helpers:
             helper.result()
@@ -311,30 +393,49 @@ class Rows:
         """Centres in the forms that the kernels use."""
         k, d = centers.shape
         centers = np.ascontiguousarray(centers, dtype=np.float64)
-        if d <= _kernels.N_FEATURES_DIRECT:
-            zeros = np.zeros(k)
-            shift = np.zeros(d) if self.shift is None else self.shift
-            shifted = np.zeros((0, 0), dtype=self.X.dtype)
-            return Codebook(centers, shifted, zeros, zeros, shift, 0.0)
-        shift = np.median(centers, axis=0) if self.shift is None else self.shift
-        shifted = (centers - shift).astype(self.X.dtype)
-        norms = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
-        rounding = relative_rounding(self.X.dtype, d)
+        dtype = np.dtype(np.float64) if self.is_sparse else self.X.dtype
+        shift = self.shift
+        if self.is_sparse:
+            shift = np.zeros(d)
+            factor = np.ascontiguousarray(centers.T)
+            norms = np.einsum("ij,ij->i", centers, centers)
+        elif d <= _kernels.N_FEATURES_DIRECT:
+            shift = np.zeros(d) if shift is None else shift
+            factor, norms = np.zeros((0, 0), dtype=dtype), np.zeros(k)
+            return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0)
+        else:
+            shift = np.median(centers, axis=0) if shift is None else shift
+            factor = (centers - shift).astype(dtype)
+            norms = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
+        rounding = relative_rounding(dtype, d)
         return Codebook(
-            centers, shifted, (1.0 - rounding) * norms, norms, shift, rounding
+            centers,
+            factor,
+            (1.0 - rounding) * norms,
+            norms,
+            shift,
+            rounding,
+            float(np.finfo(dtype).eps) / 2.0,
+            LOGIT_TOLERANCE[dtype],
         )
 
-    def _work(self, codebook):
+    def _work(self, codebook, alpha=None):
         """Buffers of this thread, whose size depends on the shape of the centres."""
         k, d = codebook.centers.shape
-        key = threading.get_ident(), k
+        softmax = alpha == 1.0
+        key = threading.get_ident(), k, softmax
         if key not in self._works:
-            self._works[key] = make_work(k, d, self.X.dtype)
+            d = 0 if self.is_sparse else d
+            self._works[key] = make_work(k, d, self.X.dtype, softmax)
         return self._works[key]
 
 
-def make_work(k, d, dtype):
-    """Buffers for blocks of rows against k centres in d features."""
+def make_work(k, d, dtype, softmax):
+    """Buffers for blocks of dense rows with d features against k centres.
+
+    With ``d = 0`` they are for sparse rows; only with `softmax` do they serve
+    `_kernels.softmax_rows`.
+    """
     lanes = 264 if k <= 128 else 136 if k <= 512 else 72  # scores stay in cache
     direct = d <= _kernels.N_FEATURES_DIRECT
     scores = np.empty((k, lanes))
@@ -350,13 +451,13 @@ def make_work(k, d, dtype):
         limits=np.empty(lanes),
         counts=np.empty(lanes, dtype=np.int64),
         members=np.empty((lanes, k), dtype=np.int64),
-        values=np.empty((lanes, k)),
+        gaps=np.empty((lanes, k)),
         logits=np.empty(k),
         shares=np.empty(k),
         flat=scores.reshape(-1),
-        scratch=np.empty(k * lanes),
-        centered=np.empty((lanes, d)),
-        block_sums=np.empty((k, d)),
+        scratch=np.empty(k * lanes if softmax else 0),
+        centered=np.empty((lanes, d) if softmax else (0, 0)),
+        block_sums=np.empty((k, d) if softmax else (0, 0)),
     )
 
 

@@ -8,6 +8,7 @@ exact and changes no digit of the result.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import _check_sample_weight, check_array
 
 # Within these bounds of the largest magnitude, no unit but 1 is needed.
@@ -20,13 +21,14 @@ def check_finite(array, name, estimator=None):
     Returns the sum of the squares, which tells most of the time, in one fast
     pass, that there is nothing to raise; infinite if it is too large.
     """
-    flat, total = array.reshape(-1), 0.0
+    numbers = array.data if sparse.issparse(array) else array
+    flat, total = numbers.reshape(-1), 0.0
     with np.errstate(all="ignore"):
         for start in range(0, flat.size, 8192):  # short enough for one thread
             piece = flat[start : start + 8192]
             total += float(np.dot(piece, piece))
     if not np.isfinite(total):
-        check_array(array, input_name=name, estimator=estimator)
+        check_array(numbers, input_name=name, estimator=estimator, ensure_2d=False)
         return np.inf
     return total
 
@@ -37,18 +39,25 @@ def power_of_two(X, squares, *more):
     `squares` is the sum of the squares of X, `more` are further arrays.
     """
     low, high = SAFE[X.dtype]
-    arrays = [X, *more]
+    arrays = [X.data if sparse.issparse(X) else X, *more]
     with np.errstate(over="ignore"):
-        squares = squares + sum(np.sum(np.square(array)) for array in more)
+        squares = squares + sum(
+            float(np.sum(np.square(array, dtype=np.float64))) for array in more
+        )
     if low**2 < squares < high**2:
         return 0
-    largest = max(float(np.max(np.abs(array))) for array in arrays)
+    largest = max(float(np.max(np.abs(array), initial=0.0)) for array in arrays)
     return int(np.frexp(largest)[1]) if largest > 0.0 else 0
 
 
 def scaled(array, exponent):
     """The array in units of ``2**exponent``; the same array if that is 1."""
-    return np.ldexp(array, -exponent) if exponent else array
+    if not exponent:
+        return array
+    if sparse.issparse(array):
+        parts = np.ldexp(array.data, -exponent), array.indices, array.indptr
+        return type(array)(parts, shape=array.shape)
+    return np.ldexp(array, -exponent)
 
 
 def unscaled_inertia(value, x_exponent, w_exponent):
@@ -61,6 +70,32 @@ def unscaled_inertia(value, x_exponent, w_exponent):
             f"exceeds the range of float64, {np.finfo(np.float64).max:.3g}."
         )
     return value
+
+
+def check_centers(centers, X, name):
+    """Centres as float64, with the features of X, or a ValueError that names them."""
+    try:
+        centers = check_array(
+            centers, dtype=np.float64, order="C", copy=True, input_name=name
+        )
+    except (TypeError, ValueError) as error:
+        reason = str(error).split("\n")[0]  # the rest repeats the array
+        if name not in reason:
+            reason = f"{name} is not an array of centres: {reason}"
+        raise ValueError(reason) from error
+    if centers.shape[1] != X.shape[1]:
+        raise ValueError(
+            f"{name} has {centers.shape[1]} features, but X has {X.shape[1]}."
+        )
+    return centers
+
+
+def canonical(X):
+    """A CSR matrix with sorted indices and no entry twice; a copy if need be."""
+    if sparse.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
+    return X
 
 
 def check_weights(sample_weight, X):

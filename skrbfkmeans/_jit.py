@@ -9,7 +9,13 @@ an import from a zip file, a full disk) they are compiled in memory instead.
 
 import os
 
-import numba
+try:
+    import numba
+except ImportError as error:  # pragma: no cover
+    raise ImportError(
+        "skrbfkmeans computes with numba, which cannot be imported; install it with "
+        "'pip install numba'."
+    ) from error
 
 # Everything `fastmath=True` allows, except to assume that NaN and infinity
 # never occur: the guards against them must survive.
@@ -48,7 +54,7 @@ def jit(function=None, *, fastmath=False, inline=False):
     return dispatcher
 
 
-def _cache_if_possible(dispatcher):
+def _cache_if_possible(dispatcher):  # pragma: no cover
     """Turn on numba's cache on disk, unless there is no place for it."""
     if not os.path.isfile(dispatcher.py_func.__code__.co_filename):
         return  # imported from a zip file: numba would fail at the first call
@@ -61,7 +67,7 @@ def _cache_if_possible(dispatcher):
         setattr(cache, name, _forgiving(getattr(cache, name)))
 
 
-def _forgiving(method):
+def _forgiving(method):  # pragma: no cover
     """Let a cache that cannot be read or written count as a miss."""
 
     def attempt(*args, **kwargs):

@@ -5,10 +5,14 @@ score of centre ``j`` for row ``i`` stands at ``scores[j, i]``, so that the two
 smallest per row are found by elementwise comparisons of whole vectors.
 
 With few features a score is the squared distance itself. With more it comes
-from a matrix product, ``||c||^2 - 2 <x, c>``, whose rounding error is bounded
-by `slack`; wherever a decision could hang on it, the distances in question are
-computed again by `squared_distance`. So a label never depends on which rows
-happen to stand in the same block.
+from a matrix product, ``||c||^2 - 2 <x, c>``, whose rounding error is bounded;
+wherever a decision could hang on it, the distances in question are computed
+again by `squared_distance`. So a label never depends on which rows happen to
+stand in the same block.
+
+Rows come as two arguments, of which one is None: a 2-D array X, or `csr`, the
+``(data, indices, indptr)`` of a sparse matrix with sorted indices. The compiler
+drops the branch that asks for the one that is None.
 
 All functions are in this one file because numba's cache does not notice a
 change in another.
@@ -23,13 +27,13 @@ from ._jit import FAST, jit
 # Up to this many features, distances are computed directly, (x - c)^2.
 N_FEATURES_DIRECT = 12
 
-# Typical rounding of a matrix product may move a logit by this much; beyond it
-# the candidates' distances are computed directly. In float64 and in float32.
-LOGIT_TOLERANCE, LOGIT_TOLERANCE_32 = 2e-14, 1e-5
+# A sparse row's squared distance below this share of the centre's squared length
+# has lost too many digits in a difference of lengths, and is summed anew.
+CANCELLATION = 1e-3
 
 # exp(-LOG_ROUNDING) is below the rounding of a float64 sum that holds a one.
 LOG_ROUNDING = 36.0
-LEAST_SHARE = 2.3e-16
+LEAST_SHARE = 2.3195228302435696e-16
 
 # What `em_rows` adds up besides sums and masses.
 OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED = range(4)
@@ -38,9 +42,45 @@ OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED = range(4)
 # --- distances ---------------------------------------------------------------
 
 
+@jit
+def squared_distance(X, csr, i, centers, norms, j):
+    """Squared distance of row i and centre j, in one fixed order of summation.
+
+    `norms`, the squared lengths of the centres, are for sparse rows only.
+    """
+    value = 0.0
+    if X is not None:
+        value = dense_squared_distance(X, i, centers, j)
+    if csr is not None:
+        value = sparse_squared_distance(csr, i, centers, norms, j)
+    return value
+
+
+@jit
+def sparse_squared_distance(csr, i, centers, norms, j):
+    """`squared_distance` of a sparse row."""
+    values, indices, indptr = csr
+    near, shared = 0.0, 0.0
+    for p in range(indptr[i], indptr[i + 1]):
+        c = centers[j, indices[p]]
+        difference = values[p] - c
+        near += difference * difference
+        shared += c * c
+    rest = norms[j] - shared
+    if near + rest >= CANCELLATION * norms[j]:
+        return near + rest
+    rest, p, stop = 0.0, indptr[i], indptr[i + 1]
+    for f in range(centers.shape[1]):
+        if p < stop and indices[p] == f:
+            p += 1
+        else:
+            rest += centers[j, f] * centers[j, f]
+    return near + rest
+
+
 @jit(inline=True)
-def squared_distance(X, i, centers, j):
-    """Squared distance of row i and centre j, in one fixed order of summation."""
+def dense_squared_distance(X, i, centers, j):
+    """`squared_distance` of a dense row."""
     n_features = centers.shape[1]
     if n_features <= N_FEATURES_DIRECT:
         difference = X[i, 0] - centers[j, 0]
@@ -114,8 +154,8 @@ def load_rows(X, start, stop, shift, rows, norms):
 
 
 @jit
-def two_smallest(scores, offsets, factor, smallest, second, nearest):
-    """The two smallest of ``offsets[j] + factor * scores[j, i]`` over j.
+def two_smallest(scores, offsets, slope, smallest, second, nearest):
+    """The two smallest of ``offsets[j] + slope * scores[j, i]`` over j.
 
     `nearest` gets the first j of the smallest. With one centre, `second` is
     infinite.
@@ -129,25 +169,25 @@ def two_smallest(scores, offsets, factor, smallest, second, nearest):
         o0, o1, o2, o3 = offsets[j], offsets[j + 1], offsets[j + 2], offsets[j + 3]
         for i in range(n_lanes):
             low, high, who = smallest[i], second[i], nearest[i]
-            value = o0 + factor * s0[i]
+            value = o0 + slope * s0[i]
             less = value < low
             loser = low if less else value
             high = loser if loser < high else high
             who = j if less else who
             low = value if less else low
-            value = o1 + factor * s1[i]
+            value = o1 + slope * s1[i]
             less = value < low
             loser = low if less else value
             high = loser if loser < high else high
             who = j + 1 if less else who
             low = value if less else low
-            value = o2 + factor * s2[i]
+            value = o2 + slope * s2[i]
             less = value < low
             loser = low if less else value
             high = loser if loser < high else high
             who = j + 2 if less else who
             low = value if less else low
-            value = o3 + factor * s3[i]
+            value = o3 + slope * s3[i]
             less = value < low
             loser = low if less else value
             high = loser if loser < high else high
@@ -159,7 +199,7 @@ def two_smallest(scores, offsets, factor, smallest, second, nearest):
         s0, o0 = scores[j], offsets[j]
         for i in range(n_lanes):
             low, high, who = smallest[i], second[i], nearest[i]
-            value = o0 + factor * s0[i]
+            value = o0 + slope * s0[i]
             less = value < low
             loser = low if less else value
             high = loser if loser < high else high
@@ -385,62 +425,85 @@ def exp_in_place(values, scratch):
 # are overwritten for every block. `weights` of size 0 stands for ones.
 
 
-@jit(inline=True)
-def unit_roundoff(X):
-    """Rounding of one operation on the scores of X, relative."""
-    return 6e-8 if X.itemsize == 4 else 1.2e-16
+@jit(fastmath=FAST)
+def sparse_scores(csr, start, stop, transposed, scores, norms, dots):
+    """Products of sparse rows with the centres, and squared lengths of the rows.
 
-
-@jit(inline=True)
-def logit_tolerance(X):
-    """How far rounding may typically move a logit before it is recomputed."""
-    return LOGIT_TOLERANCE_32 if X.itemsize == 4 else LOGIT_TOLERANCE
+    `transposed` are the centres, of shape (features, centres); `dots` is
+    scratch for one row.
+    """
+    values, indices, indptr = csr
+    for i in range(stop - start):
+        dots[:] = 0.0
+        total = 0.0
+        for p in range(indptr[start + i], indptr[start + i + 1]):
+            value, column = values[p], transposed[indices[p]]
+            total += value * value
+            for j in range(dots.size):
+                dots[j] += value * column[j]
+        norms[i] = total
+        for j in range(dots.size):
+            scores[j, i] = dots[j]
 
 
 @jit
-def score_block(X, start, stop, codebook, work):
+def score_block(X, csr, start, stop, codebook, work):
     """Fill ``work.scores`` and the two smallest for rows start to stop.
 
-    A squared distance is ``norms[i] + offsets[j] + factor * scores[j, i]``;
-    `factor` is returned. In the direct case norms and offsets are zero.
+    A squared distance is ``norms[i] + offsets[j] + slope * scores[j, i]``;
+    `slope` is returned. In the direct case norms and offsets are zero.
     """
-    if codebook.centers.shape[1] <= N_FEATURES_DIRECT:
-        factor = 1.0
-        load_columns(X, start, stop, work.columns)
-        direct_scores(work.columns, codebook.centers, work.scores)
-    else:
-        factor = -2.0
-        load_rows(X, start, stop, codebook.shift, work.rows, work.norms)
-        np.dot(codebook.shifted, work.rows.T, work.products)
-        if X.itemsize == 4:  # else `products` is `scores`
-            for j in range(work.scores.shape[0]):
-                source, target = work.products[j], work.scores[j]
-                for i in range(target.size):
-                    target[i] = source[i]
+    slope = -2.0
+    if csr is not None:
+        sparse_scores(
+            csr, start, stop, codebook.factor, work.scores, work.norms, work.logits
+        )
+    if X is not None:
+        if codebook.centers.shape[1] <= N_FEATURES_DIRECT:
+            slope = 1.0
+            load_columns(X, start, stop, work.columns)
+            direct_scores(work.columns, codebook.centers, work.scores)
+        else:
+            load_rows(X, start, stop, codebook.shift, work.rows, work.norms)
+            np.dot(codebook.factor, work.rows.T, work.products)
+            if X.itemsize == 4:  # else `products` is `scores`
+                for j in range(work.scores.shape[0]):
+                    source, target = work.products[j], work.scores[j]
+                    for i in range(target.size):
+                        target[i] = source[i]
     two_smallest(
-        work.scores, codebook.offsets, factor, work.smallest, work.second, work.nearest
+        work.scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
     )
-    return factor
+    return slope
 
 
 @jit
 def list_candidates(
-    X, start, stop, codebook, work, factor, two_sigma2, width, measuring
+    X,
+    csr,
+    start,
+    stop,
+    codebook,
+    work,
+    slope,
+    two_sigma2,
+    width,
+    measuring,
 ):
     """List the centres that can have a share in each row of a scored block.
 
     Those are the centres less than `width` farther, in squared distance, than
     the nearest. For lane i, ``counts[i]`` of them stand in ``members[i]`` in
     increasing order, their squared distances less the smallest in
-    ``values[i]``; ``smallest[i]`` becomes that smallest squared distance and
+    ``gaps[i]``; ``smallest[i]`` becomes that smallest squared distance and
     ``nearest[i]`` the first centre that has it. Unless `measuring`, the
     smallest distance of a row with a single candidate may be left out.
     """
     centers, offsets, rounding = codebook.centers, codebook.offsets, codebook.rounding
     scores, norms, nearest = work.scores, work.norms, work.nearest
-    members, values, counts = work.members, work.values, work.counts
+    members, gaps, counts = work.members, work.gaps, work.counts
     n_centers = scores.shape[0]
-    tolerance = logit_tolerance(X) * two_sigma2
+    tolerance = codebook.tolerance * two_sigma2
     for i in range(stop - start):
         row = start + i
         scale = norms[i] + codebook.norms[nearest[i]]
@@ -449,36 +512,40 @@ def list_candidates(
         if gap > doubt and gap >= width + doubt:
             counts[i] = 1
             members[i, 0] = nearest[i]
-            values[i, 0] = 0.0
-            if measuring and factor < 0.0:
-                work.smallest[i] = squared_distance(X, row, centers, nearest[i])
+            gaps[i, 0] = 0.0
+            if measuring and slope < 0.0:
+                work.smallest[i] = squared_distance(
+                    X, csr, row, centers, codebook.norms, nearest[i]
+                )
             continue
         limit = work.smallest[i] + width + doubt
         n = 0
         for j in range(n_centers):  # no branch: most guesses of one would fail
-            value = offsets[j] + factor * scores[j, i]
+            value = offsets[j] + slope * scores[j, i]
             members[i, n] = j
-            values[i, n] = value
+            gaps[i, n] = value
             n += value <= limit
-        if doubt > 0.0 and (gap <= doubt or unit_roundoff(X) * scale > tolerance):
+        if doubt > 0.0 and (gap <= doubt or codebook.unit * scale > tolerance):
             for c in range(n):
-                values[i, c] = squared_distance(X, row, centers, members[i, c])
+                gaps[i, c] = squared_distance(
+                    X, csr, row, centers, codebook.norms, members[i, c]
+                )
         else:
             for c in range(n):
-                values[i, c] += norms[i]
+                gaps[i, c] += norms[i] + rounding * codebook.norms[members[i, c]]
         best = 0
         for c in range(1, n):
-            if values[i, c] < values[i, best]:
+            if gaps[i, c] < gaps[i, best]:
                 best = c
-        smallest = values[i, best]
+        smallest = gaps[i, best]
         work.smallest[i] = max(smallest, 0.0)
         nearest[i] = members[i, best]
         counts[i] = 0
         for c in range(n):
-            difference = values[i, c] - smallest
+            difference = gaps[i, c] - smallest
             if difference < width or c == best:
                 members[i, counts[i]] = members[i, c]
-                values[i, counts[i]] = difference
+                gaps[i, counts[i]] = difference
                 counts[i] += 1
 
 
@@ -486,14 +553,14 @@ def list_candidates(
 
 
 @jit
-def margin_rows(X, start, stop, codebook, work, totals):
-    """Least gap between the two smallest squared distances of a row."""
+def margin_rows(X, csr, start, stop, codebook, work, totals):
+    """Lower ``totals[0]`` to the least gap of two smallest squared distances."""
     n_lanes = work.smallest.size
     k = codebook.centers.shape[0]
-    margin = np.inf
+    margin = totals[0]
     for first in range(start, stop, n_lanes):
         last = min(first + n_lanes, stop)
-        factor = score_block(X, first, last, codebook, work)
+        slope = score_block(X, csr, first, last, codebook, work)
         for i in range(last - first):
             scale = work.norms[i] + codebook.norms[work.nearest[i]]
             doubt = 2.0 * codebook.rounding * scale
@@ -502,8 +569,15 @@ def margin_rows(X, start, stop, codebook, work, totals):
             smallest, second = np.inf, np.inf
             limit = work.second[i] + doubt
             for j in range(k):
-                if codebook.offsets[j] + factor * work.scores[j, i] <= limit:
-                    value = squared_distance(X, first + i, codebook.centers, j)
+                if codebook.offsets[j] + slope * work.scores[j, i] <= limit:
+                    value = squared_distance(
+                        X,
+                        csr,
+                        first + i,
+                        codebook.centers,
+                        codebook.norms,
+                        j,
+                    )
                     if value < smallest:
                         smallest, second = value, smallest
                     elif value < second:
@@ -513,16 +587,37 @@ def margin_rows(X, start, stop, codebook, work, totals):
 
 
 @jit
-def distance_rows(X, start, stop, codebook, out):
-    """Squared distance of each row to each centre, computed directly."""
+def label_distance_rows(X, csr, start, stop, codebook, labels, out):
+    """Squared distance of each row to the centre that its label names."""
     for i in range(start, stop):
-        for j in range(codebook.centers.shape[0]):
-            out[i, j] = squared_distance(X, i, codebook.centers, j)
+        out[i] = squared_distance(
+            X, csr, i, codebook.centers, codebook.norms, labels[i]
+        )
 
 
 @jit
-def responsibility_rows(X, start, stop, codebook, work, alpha, two_sigma2, width, out):
-    """Responsibilities of each row into `out`.
+def distance_rows(X, csr, start, stop, codebook, out):
+    """Squared distance of each row to each centre, computed directly."""
+    for i in range(start, stop):
+        for j in range(codebook.centers.shape[0]):
+            out[i, j] = squared_distance(X, csr, i, codebook.centers, codebook.norms, j)
+
+
+@jit
+def responsibility_rows(
+    X,
+    csr,
+    start,
+    stop,
+    codebook,
+    work,
+    alpha,
+    two_sigma2,
+    width,
+    out,
+    origin,
+):
+    """Responsibilities of each row into `out`, which begins with row `origin`.
 
     Where rounding makes an earlier centre's share equal to the nearest one's,
     the latter is raised by one unit in the last place, so that the argmax of a
@@ -531,12 +626,23 @@ def responsibility_rows(X, start, stop, codebook, work, alpha, two_sigma2, width
     n_lanes = work.smallest.size
     for first in range(start, stop, n_lanes):
         last = min(first + n_lanes, stop)
-        factor = score_block(X, first, last, codebook, work)
-        list_candidates(X, first, last, codebook, work, factor, two_sigma2, width, True)
+        slope = score_block(X, csr, first, last, codebook, work)
+        list_candidates(
+            X,
+            csr,
+            first,
+            last,
+            codebook,
+            work,
+            slope,
+            two_sigma2,
+            width,
+            True,
+        )
         for i in range(last - first):
-            row, n = first + i, work.counts[i]
+            row, n = first + i - origin, work.counts[i]
             for c in range(n):
-                work.logits[c] = -work.values[i, c] / two_sigma2 if n > 1 else 0.0
+                work.logits[c] = -work.gaps[i, c] / two_sigma2 if n > 1 else 0.0
             entmax_row(work.logits, n, alpha, work.shares)
             out[row, :] = 0.0
             for c in range(n):
@@ -550,6 +656,7 @@ def responsibility_rows(X, start, stop, codebook, work, alpha, two_sigma2, width
 @jit
 def em_rows(
     X,
+    csr,
     weights,
     start,
     stop,
@@ -574,16 +681,25 @@ def em_rows(
     """
     sums, masses, totals = moments.sums, moments.masses, moments.totals
     nearest, counts, smallest = work.nearest, work.counts, work.smallest
-    members, values, shift = work.members, work.values, codebook.shift
+    members, gaps, shift = work.members, work.gaps, codebook.shift
     logits, shares = work.logits, work.shares
     objective, soft_weight, support, changed = 0.0, 0.0, 0.0, 0
     summing = sums.shape[0] > 0
     n_lanes = work.smallest.size
     for first in range(start, stop, n_lanes):
         last = min(first + n_lanes, stop)
-        factor = score_block(X, first, last, codebook, work)
+        slope = score_block(X, csr, first, last, codebook, work)
         list_candidates(
-            X, first, last, codebook, work, factor, two_sigma2, width, measuring
+            X,
+            csr,
+            first,
+            last,
+            codebook,
+            work,
+            slope,
+            two_sigma2,
+            width,
+            measuring,
         )
         for i in range(last - first):
             row = first + i
@@ -595,25 +711,30 @@ def em_rows(
             if not (measuring and w > 0.0):
                 continue
             if n == 1:
-                if summing:
-                    add_share(X, row, w, j, shift, sums, masses)
+                shares[0] = 1.0
                 objective += w * smallest[i]
                 support += w
+            else:
+                for c in range(n):
+                    logits[c] = -gaps[i, c] / two_sigma2
+                entmax_row(logits, n, alpha, shares)
+                energy, n_shares = -two_sigma2 * entropy_row(shares, n, alpha), 0
+                for c in range(n):
+                    energy += shares[c] * gaps[i, c]
+                    n_shares += shares[c] > 0.0
+                objective += w * (smallest[i] + energy)
+                support += w * n_shares
+                soft_weight += w if n_shares > 1 else 0.0
+            if not summing:
                 continue
             for c in range(n):
-                logits[c] = -values[i, c] / two_sigma2
-            entmax_row(logits, n, alpha, shares)
-            energy, n_shares = -two_sigma2 * entropy_row(shares, n, alpha), 0
-            for c in range(n):
-                if shares[c] > 0.0:
-                    if summing:
-                        share = w * shares[c]
-                        add_share(X, row, share, members[i, c], shift, sums, masses)
-                    energy += shares[c] * values[i, c]
-                    n_shares += 1
-            objective += w * (smallest[i] + energy)
-            support += w * n_shares
-            soft_weight += w if n_shares > 1 else 0.0
+                share = w * shares[c]
+                if share > 0.0:
+                    j = members[i, c]
+                    if X is not None:
+                        add_dense_share(X, row, share, j, shift, sums, masses)
+                    if csr is not None:
+                        add_sparse_share(csr, row, share, j, sums, masses)
     totals[OBJECTIVE] += objective
     totals[SOFT_WEIGHT] += soft_weight
     totals[SUPPORT] += support
@@ -621,12 +742,21 @@ def em_rows(
 
 
 @jit(inline=True)
-def add_share(X, row, w, j, shift, sums, masses):
-    """Add a row with weight w to centre j."""
+def add_dense_share(X, row, w, j, shift, sums, masses):
+    """Add a dense row with weight w to centre j."""
     x, total = X[np.uint64(row)], sums[np.uint64(j)]
     masses[j] += w
     for f in range(shift.size):
         total[f] += w * (x[f] - shift[f])
+
+
+@jit(inline=True)
+def add_sparse_share(csr, row, w, j, sums, masses):
+    """Add a sparse row, which is not shifted, with weight w to centre j."""
+    values, indices, indptr = csr
+    masses[j] += w
+    for p in range(indptr[row], indptr[row + 1]):
+        sums[j, indices[p]] += w * values[p]
 
 
 @jit
@@ -635,22 +765,26 @@ def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, mo
     sums, masses, totals = moments.sums, moments.masses, moments.totals
     shares, row_sums, rates = work.scores, work.second, work.limits
     smallest, norms, nearest = work.smallest, work.norms, work.nearest
-    offsets, shift = codebook.offsets, codebook.shift
+    counts = work.counts
+    lengths, shift = codebook.norms, codebook.shift
     k, n_lanes = shares.shape
     for first in range(start, stop, n_lanes):
         last = min(first + n_lanes, stop)
-        factor = score_block(X, first, last, codebook, work)
-        restore_scores(X, first, last, codebook, work, factor, two_sigma2)
+        slope = score_block(X, None, first, last, codebook, work)
+        restore_scores(X, first, last, codebook, work, slope, two_sigma2)
+        for i in range(n_lanes):
+            smallest[i] = lengths[nearest[i]] + slope * shares[nearest[i], i]
         for j in range(k):
-            share, offset = shares[j], offsets[j]
+            share, length = shares[j], lengths[j]
             for i in range(n_lanes):
-                share[i] = (smallest[i] - (offset + factor * share[i])) / two_sigma2
+                share[i] = (smallest[i] - (length + slope * share[i])) / two_sigma2
         exp_in_place(work.flat, work.scratch)
-        row_sums[:] = 0.0
+        row_sums[:], counts[:] = 0.0, 0
         for j in range(k):
             share = shares[j]
             for i in range(n_lanes):
                 row_sums[i] += share[i]
+                counts[i] += share[i] > LEAST_SHARE
         rates[:] = 0.0
         for i in range(last - first):
             row = first + i
@@ -663,17 +797,15 @@ def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, mo
                 rates[i] = w / row_sums[i]
                 base = max(smallest[i] + norms[i], 0.0)
                 totals[OBJECTIVE] += w * (base - two_sigma2 * np.log(row_sums[i]))
-                totals[SOFT_WEIGHT] += w if row_sums[i] > 1.0 else 0.0
+                totals[SOFT_WEIGHT] += w if counts[i] > 1 else 0.0
+                totals[SUPPORT] += w * counts[i]
         for j in range(k):
             share = shares[j]
-            mass, support = 0.0, 0.0
+            mass = 0.0
             for i in range(n_lanes):
-                weight = rates[i] * row_sums[i]
-                support += weight if share[i] > LEAST_SHARE else 0.0
                 share[i] *= rates[i]
                 mass += share[i]
             masses[j] += mass
-            totals[SUPPORT] += support
         for i in range(n_lanes):
             row = min(first + i, stop - 1)
             for f in range(shift.size):
@@ -685,24 +817,23 @@ def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, mo
 
 
 @jit
-def restore_scores(X, start, stop, codebook, work, factor, two_sigma2):
+def restore_scores(X, start, stop, codebook, work, slope, two_sigma2):
     """Recompute directly the scores of the lanes where rounding could tell."""
     if codebook.rounding == 0.0:
         return
-    tolerance = logit_tolerance(X) * two_sigma2
+    tolerance = codebook.tolerance * two_sigma2
     for i in range(stop - start):
         scale = work.norms[i] + codebook.norms[work.nearest[i]]
         gap = work.second[i] - work.smallest[i]
         doubt = 2.0 * codebook.rounding * scale
-        if unit_roundoff(X) * scale <= tolerance and gap > doubt:
+        if codebook.unit * scale <= tolerance and gap > doubt:
             continue
-        work.smallest[i] = np.inf
-        for j in range(codebook.offsets.size):
-            value = squared_distance(X, start + i, codebook.centers, j)
-            if value < work.smallest[i]:
-                work.smallest[i] = value
-                work.nearest[i] = j
-            work.scores[j, i] = (value - codebook.offsets[j]) / factor
+        smallest = np.inf
+        for j in range(codebook.norms.size):
+            value = dense_squared_distance(X, start + i, codebook.centers, j)
+            if value < smallest:
+                smallest, work.nearest[i] = value, j
+            work.scores[j, i] = (value - codebook.norms[j]) / slope
         work.norms[i] = 0.0
 
 
@@ -719,32 +850,35 @@ def moment_rows(X, weights, start, stop, shift, sums, squares):
 
 
 @jit
-def largest_magnitude(X, start, stop):
-    """Largest absolute value of some rows; NaN where there is a NaN."""
-    largest, total = 0.0, 0.0
-    for i in range(start, stop):
-        for f in range(X.shape[1]):
-            value = abs(X[i, f])
-            largest = value if value > largest else largest
-            total += value - value  # 0, or NaN for an infinity or a NaN
-    return largest + total
-
-
-@jit
-def seed_rows(X, weights, start, stop, candidates, closest, potentials):
+def seed_rows(
+    X,
+    csr,
+    weights,
+    start,
+    stop,
+    candidates,
+    norms,
+    closest,
+    potentials,
+):
     """What is left of each row's squared distance when a candidate is added.
 
     ``potentials[c]`` gets the weighted sum over the rows of the smaller of
     ``closest[i]`` and the squared distance to candidate c. With no potentials,
     ``closest`` itself is lowered to the distance to the only candidate.
     """
+    lowering = potentials.size == 0
     for i in range(start, stop):
-        if potentials.size == 0:
-            value = squared_distance(X, i, candidates, np.int64(0))
-            closest[i] = min(closest[i], value)
-            continue
         w = weights[i] if weights.size else 1.0
-        if w > 0.0:
-            for c in range(potentials.size):
-                value = squared_distance(X, i, candidates, c)
-                potentials[c] += w * min(closest[i], value)
+        if lowering or w > 0.0:
+            for c in range(candidates.shape[0]):
+                value = closest[i]
+                if X is not None:
+                    value = min(value, dense_squared_distance(X, i, candidates, c))
+                if csr is not None:
+                    distance = sparse_squared_distance(csr, i, candidates, norms, c)
+                    value = min(value, distance)
+                if lowering:
+                    closest[i] = value
+                else:
+                    potentials[c] += w * value

@@ -2,11 +2,13 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import sys
 import warnings
 from contextlib import contextmanager
 from numbers import Integral, Real
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -15,11 +17,13 @@ from sklearn.base import (
     _fit_context,
 )
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._checks import (
+    canonical,
+    check_centers,
     check_finite,
     check_weights,
     power_of_two,
@@ -27,7 +31,7 @@ from ._checks import (
     unscaled_inertia,
 )
 from .energy import check_sigma, largest_variance
-from .schedules import Geometric, Schedule
+from .schedules import Geometric, Schedule, check_temperatures
 
 # numba is imported with the first computation, not with the package: it costs
 # half a second that only those who compute should pay.
@@ -94,6 +98,9 @@ class RBFKMeans(
     features : {"distance", "rbf", "responsibility"}, default="distance"
         What `transform` returns: the distance to each centre, the radial basis
         functions :math:`\exp(-d^2 / (2 \sigma^2))`, or the responsibilities.
+    sparse_output : bool, default=False
+        Whether `transform` returns responsibilities as a CSR matrix, without
+        the exact zeros.
     proba_sigma : "auto" or float, default="auto"
         Temperature of `predict_proba` and of the last two `features`, in the
         units of the data; ``"auto"`` is `sigma_`. Read when they are called, so
@@ -165,8 +172,9 @@ class RBFKMeans(
            [10.,  2.]])
     >>> model.hardened_
     True
-    >>> model.set_params(proba_sigma=4.0).predict_proba([[6.0, 2.0]]).max().round(3)
-    0.69
+    >>> model = model.set_params(proba_sigma=4.0)
+    >>> np.sort(model.predict_proba([[6.0, 2.0]])).round(3)
+    array([[0.401, 0.599]])
     """
 
     _parameter_constraints: dict = {
@@ -184,6 +192,7 @@ class RBFKMeans(
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "features": [StrOptions({"distance", "rbf", "responsibility"})],
+        "sparse_output": ["boolean"],
         "proba_sigma": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
@@ -201,6 +210,7 @@ class RBFKMeans(
         max_iter=300,
         tol=1e-4,
         features="distance",
+        sparse_output=False,
         proba_sigma="auto",
         verbose=0,
         random_state=None,
@@ -214,6 +224,7 @@ class RBFKMeans(
         self.max_iter = max_iter
         self.tol = tol
         self.features = features
+        self.sparse_output = sparse_output
         self.proba_sigma = proba_sigma
         self.verbose = verbose
         self.random_state = random_state
@@ -224,7 +235,7 @@ class RBFKMeans(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The rows; at least `n_clusters` of them.
         y : Ignored
             Present for scikit-learn's conventions.
@@ -254,6 +265,11 @@ class RBFKMeans(
             self._check_parameters(X)
             weights, w_exponent = check_weights(sample_weight, X)
             init = self._check_init(self.init, X)
+            if isinstance(init, np.ndarray) and self.n_init not in ("auto", 1):
+                _warn(
+                    f"init is an array, so n_init={self.n_init} makes one run only.",
+                    RuntimeWarning,
+                )
             random_state = check_random_state(self.random_state)
             x_exponent = power_of_two(
                 X, squares, *([init] if isinstance(init, np.ndarray) else [])
@@ -301,7 +317,7 @@ class RBFKMeans(
             sigma = np.sqrt(inertia / (weight * X.shape[1]))
         self.sigma_ = float(np.ldexp(sigma, x_exponent))
         self.n_iter_ = len(run.history["sigma"])
-        self.hardened_ = run.hardened
+        self.hardened_ = bool(run.hardened)
         self.history_ = {name: np.array(run.history[name]) for name in run.history}
         for name in "sigma", "shift":
             self.history_[name] = np.ldexp(self.history_[name], x_exponent)
@@ -316,7 +332,7 @@ class RBFKMeans(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The rows.
 
         Returns
@@ -342,7 +358,7 @@ class RBFKMeans(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The rows.
 
         Returns
@@ -367,13 +383,14 @@ class RBFKMeans(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The rows.
 
         Returns
         -------
-        X_new : ndarray of shape (n_samples, n_clusters)
-            Distances, radial basis functions or responsibilities.
+        X_new : ndarray or CSR matrix of shape (n_samples, n_clusters)
+            Distances, radial basis functions or responsibilities; sparse only
+            for responsibilities with ``sparse_output=True``.
 
         Raises
         ------
@@ -393,7 +410,7 @@ class RBFKMeans(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The rows.
         y : Ignored
             Present for scikit-learn's conventions.
@@ -420,7 +437,7 @@ class RBFKMeans(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The rows.
         y : Ignored
             Present for scikit-learn's conventions.
@@ -439,7 +456,7 @@ class RBFKMeans(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             The rows.
         y : Ignored
             Present for scikit-learn's conventions.
@@ -456,15 +473,17 @@ class RBFKMeans(
     # --- checks ---
 
     def _check_rows(self, X, reset):
-        """X as a finite array in C order, and the sum of its squares."""
+        """X as a finite array in C order or CSR matrix, and the sum of its squares."""
         X = validate_data(
             self,
             X,
             reset=reset,
             dtype=[np.float64, np.float32],
+            accept_sparse="csr",
             order="C",
             ensure_all_finite=False,
         )
+        X = canonical(X)
         return X, check_finite(X, "X", self)
 
     def _check_parameters(self, X):
@@ -480,23 +499,21 @@ class RBFKMeans(
                 f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}."
             )
         if not isinstance(self.schedule, (str, Real, Schedule)):
-            _check_schedule_array(self.schedule)
+            sigmas = check_temperatures(self.schedule, "The 'schedule' array")
+            if np.any(np.diff(sigmas) > 0.0):
+                raise ValueError(
+                    "The 'schedule' array must not increase; to reheat, use "
+                    f"skrbfkmeans.schedules.Cyclic. Got {self.schedule!r} instead."
+                )
 
     def _check_init(self, init, X):
         """`init` as it is, or as a checked array of centres."""
-        if isinstance(init, str) or callable(init):
+        if init is self.init and (isinstance(init, str) or callable(init)):
             return init
-        init = check_array(init, dtype=X.dtype, order="C", copy=True, input_name="init")
-        if init.shape != (self.n_clusters, X.shape[1]):
+        init = check_centers(init, X, "init").astype(X.dtype)
+        if len(init) != self.n_clusters:
             raise ValueError(
-                f"init has shape {init.shape}, but n_clusters and the features of X "
-                f"ask for {(self.n_clusters, X.shape[1])}."
-            )
-        if self.n_init not in ("auto", 1):
-            warnings.warn(
-                f"init is an array, so n_init={self.n_init} makes one run only.",
-                RuntimeWarning,
-                stacklevel=3,
+                f"init has {len(init)} rows, but n_clusters={self.n_clusters}."
             )
         return init
 
@@ -564,14 +581,14 @@ class RBFKMeans(
     def _transform(self, X):
         X, squares = self._check_rows(X, reset=False)
         if self.features != "distance":
-            return self._soft_features(X, squares, self.features)
+            return self._soft_features(X, squares, self.features, self.sparse_output)
         rows, centers, x_exponent = self._rows_and_centers(X, squares)
         with rows:
             distances = rows.squared_distances(centers)
         np.sqrt(distances, out=distances)
         return scaled(distances, -x_exponent).astype(X.dtype, copy=False)
 
-    def _soft_features(self, X, squares, features):
+    def _soft_features(self, X, squares, features, sparse_output=False):
         """Responsibilities or radial basis functions of checked rows."""
         sigma = self.sigma_
         if not (isinstance(self.proba_sigma, str) and self.proba_sigma == "auto"):
@@ -580,7 +597,9 @@ class RBFKMeans(
         sigma = float(np.ldexp(sigma, -x_exponent))
         with rows:
             if features == "responsibility":
-                return rows.responsibilities(centers, sigma, float(self.alpha))
+                return rows.responsibilities(
+                    centers, sigma, float(self.alpha), sparse_output
+                )
             if sigma * sigma == 0.0:
                 return rows.responsibilities(centers, 0.0, 2.0)
             values = rows.squared_distances(centers)
@@ -589,7 +608,7 @@ class RBFKMeans(
 
     def _warn_if_too_few(self, X, weights):
         """Warn if there are fewer clusters than asked for, and say why."""
-        present = np.ones(len(X), dtype=bool) if weights is None else weights > 0.0
+        present = np.ones(X.shape[0], dtype=bool) if weights is None else weights > 0.0
         n_found = len(np.unique(self.labels_[present]))
         if n_found == self.n_clusters:
             return
@@ -602,11 +621,10 @@ class RBFKMeans(
             reason = "max_iter may be too small"
         else:
             return  # centres that meet at a high temperature are no failure
-        warnings.warn(
+        _warn(
             f"Found {n_found} distinct clusters, fewer than "
             f"n_clusters={self.n_clusters}: {reason}.",
             ConvergenceWarning,
-            stacklevel=4,
         )
 
     @property
@@ -616,8 +634,19 @@ class RBFKMeans(
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _warn(message, category):
+    """Warn at the line of the user's code that called for a fit."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(
+        ("skrbfkmeans", "sklearn.")
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 @contextmanager
@@ -632,35 +661,17 @@ def _as_it_was_on_error(estimator):
         raise
 
 
-def _check_schedule_array(schedule):
-    """Raise a ValueError unless the array can be a falling temperature."""
-    try:
-        sigmas = np.asarray(schedule, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError("The 'schedule' array must hold numbers.") from error
-    if sigmas.ndim != 1 or sigmas.size == 0:
-        raise ValueError(
-            "The 'schedule' array must be 1-D and not empty; its shape is "
-            f"{sigmas.shape}."
-        )
-    if not np.all(np.isfinite(sigmas)) or np.any(sigmas < 0.0):
-        raise ValueError(
-            "The 'schedule' array must hold finite temperatures >= 0. Got "
-            f"{schedule!r} instead."
-        )
-    if np.any(np.diff(sigmas) > 0.0):
-        raise ValueError(
-            "The 'schedule' array must not increase; to reheat, use "
-            f"skrbfkmeans.schedules.Cyclic. Got {schedule!r} instead."
-        )
-
-
 def _count_distinct(X, present, enough):
     """Number of distinct rows among those present, or at least `enough`."""
-    distinct = np.empty((0, X.shape[1]), dtype=X.dtype)
-    for start in range(0, X.shape[0], 8192):
-        block = X[start : start + 8192][present[start : start + 8192]]
-        distinct = np.unique(np.concatenate([distinct, block]), axis=0)
+    distinct = set()
+    for i in np.flatnonzero(present):
+        if sparse.issparse(X):
+            stored = slice(X.indptr[i], X.indptr[i + 1])
+            filled = X.data[stored] != 0
+            row = X.data[stored][filled], X.indices[stored][filled]
+        else:
+            row = (X[i] + 0.0,)  # no negative zeros
+        distinct.add(tuple(part.tobytes() for part in row))
         if len(distinct) >= enough:
             break
     return len(distinct)

@@ -10,9 +10,12 @@ Sigma is a temperature and a distance, in the units of the data.
 from numbers import Integral, Real
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.utils import check_array
 
 from ._checks import (
+    canonical,
+    check_centers,
     check_finite,
     check_weights,
     power_of_two,
@@ -21,10 +24,13 @@ from ._checks import (
 )
 from .entmax import check_alpha
 
+# Up to this many features the whole covariance is formed.
+EIGH_FEATURES = 512
+
 __all__ = ["critical_sigma", "free_energy", "hardening_sigma", "responsibilities"]
 
 
-def responsibilities(X, centers, sigma, *, alpha=1.5):
+def responsibilities(X, centers, sigma, *, alpha=1.5, sparse_output=False):
     r"""Share of each centre in each row, at temperature sigma.
 
     .. math::
@@ -38,7 +44,7 @@ def responsibilities(X, centers, sigma, *, alpha=1.5):
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
         The rows.
     centers : array-like of shape (n_clusters, n_features)
         The centres.
@@ -46,10 +52,12 @@ def responsibilities(X, centers, sigma, *, alpha=1.5):
         Temperature, in the units of the data; not negative.
     alpha : float, default=1.5
         Tsallis index, at least 1: 1 is softmax, 1.5 entmax-1.5, 2 sparsemax.
+    sparse_output : bool, default=False
+        Whether to return a sparse matrix, without the exact zeros.
 
     Returns
     -------
-    R : ndarray of shape (n_samples, n_clusters)
+    R : ndarray or CSR matrix of shape (n_samples, n_clusters)
         Rows that sum to one; float32 for float32 data, else float64. The
         argmax of a row is its nearest centre.
 
@@ -82,7 +90,7 @@ def responsibilities(X, centers, sigma, *, alpha=1.5):
     """
     rows, centers, sigma, alpha, _ = _prepare(X, centers, sigma, alpha)
     with rows:
-        return rows.responsibilities(centers, sigma, alpha)
+        return rows.responsibilities(centers, sigma, alpha, sparse_output)
 
 
 def free_energy(
@@ -109,7 +117,7 @@ def free_energy(
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
         The rows.
     centers : array-like of shape (n_clusters, n_features)
         The centres.
@@ -148,7 +156,7 @@ def free_energy(
     >>> from skrbfkmeans.energy import free_energy
     >>> X, centers = [[0.0], [1.0], [2.0]], [[0.0], [4.0]]
     >>> round(free_energy(X, centers, 2.0), 4)
-    1.0873
+    1.3826
     >>> free_energy(X, centers, 0.0)
     5.0
     """
@@ -177,7 +185,7 @@ def critical_sigma(X, n_clusters, *, alpha=1.5, sample_weight=None):
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
         The rows.
     n_clusters : int
         Number of centres, k.
@@ -245,7 +253,7 @@ def hardening_sigma(X, centers, *, alpha=1.5):
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
         The rows.
     centers : array-like of shape (n_clusters, n_features)
         The centres.
@@ -285,20 +293,34 @@ def hardening_sigma(X, centers, *, alpha=1.5):
 def largest_variance(rows):
     """Largest eigenvalue of the weighted covariance of the rows."""
     n, d = rows.n_rows, rows.n_features
+    shares = rows.weights / rows.weight
     step = max(1, 2**22 // d)
     blocks = [slice(start, start + step) for start in range(0, n, step)]
-    gram = np.zeros((n, n) if n < d else (d, d))
-    for block in blocks:
-        centered = rows.at(block) - rows.shift
-        centered *= np.sqrt(rows.weights[block] / rows.weight)[:, np.newaxis]
-        if n < d:
-            for other in blocks:
-                others = rows.at(other) - rows.shift
-                others *= np.sqrt(rows.weights[other] / rows.weight)[:, np.newaxis]
-                gram[block, other] = centered @ others.T
-        else:
-            gram += centered.T @ centered
-    return max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)
+    mean = sum(shares[block] @ rows.at(block) for block in blocks)
+    if d <= EIGH_FEATURES:
+        covariance = np.zeros((d, d))
+        for block in blocks:
+            centered = rows.at(block) - mean
+            covariance += (centered * shares[block, np.newaxis]).T @ centered
+        return max(float(np.linalg.eigvalsh(covariance)[-1]), 0.0)
+
+    def times(v):
+        if rows.is_sparse:
+            projected = shares * (rows.X @ v - mean @ v)
+            return rows.X.T @ projected - mean * projected.sum()
+        product = np.zeros(d)
+        for block in blocks:
+            centered = rows.at(block) - mean
+            product += (shares[block] * (centered @ v)) @ centered
+        return product
+
+    covariance = LinearOperator((d, d), matvec=times, dtype=np.float64)
+    start = np.random.RandomState(0).standard_normal(d)
+    if not np.any(times(start)):
+        return 0.0
+    return max(
+        float(eigsh(covariance, k=1, v0=start, return_eigenvectors=False)[0]), 0.0
+    )
 
 
 def check_sigma(sigma, name="sigma"):
@@ -313,14 +335,16 @@ def check_sigma(sigma, name="sigma"):
 
 
 def _check_rows(X):
-    """X as a finite array in C order, and the sum of its squares."""
+    """X as a finite array in C order or CSR matrix, and the sum of its squares."""
     X = check_array(
         X,
+        accept_sparse="csr",
         dtype=[np.float64, np.float32],
         order="C",
         ensure_all_finite=False,
         input_name="X",
     )
+    X = canonical(X)
     return X, check_finite(X, "X")
 
 
@@ -328,11 +352,7 @@ def _prepare(X, centers, sigma, alpha, sample_weight=None):
     """Checked arguments, in units in which squares can be represented."""
     alpha, sigma = check_alpha(alpha), check_sigma(sigma)
     X, squares = _check_rows(X)
-    centers = check_array(centers, dtype=np.float64, order="C", input_name="centers")
-    if centers.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"centers has {centers.shape[1]} features, but X has {X.shape[1]}."
-        )
+    centers = check_centers(centers, X, "centers")
     weights, w_exponent = check_weights(sample_weight, X)
     x_exponent = power_of_two(X, squares, centers)
     from ._blocks import Rows

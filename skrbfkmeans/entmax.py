@@ -70,11 +70,10 @@ def entmax(Z, alpha=1.5, axis=-1):
     alpha = check_alpha(alpha)
     Z = np.asarray(Z)
     dtype = np.float32 if Z.dtype == np.float32 else np.float64
-    try:
-        Z = Z.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError("Z must be an array of numbers.") from error
-    if Z.ndim == 0 or Z.shape[axis] == 0:
+    if Z.dtype.kind not in "biuf":
+        raise ValueError(f"Z must be an array of real numbers; its dtype is {Z.dtype}.")
+    Z = Z.astype(np.float64, copy=False)
+    if not -Z.ndim <= axis < Z.ndim or Z.shape[axis] == 0:
         raise ValueError(
             f"Z must have entries along axis {axis}; its shape is {Z.shape}."
         )

@@ -87,7 +87,23 @@ class Schedule(BaseEstimator):
             If a parameter of the schedule has a value that is not allowed.
         """
         self._validate_params()
-        return scale * np.asarray(self.multiples(), dtype=np.float64)
+        name = f"{type(self).__name__}.multiples()"
+        return scale * check_temperatures(self.multiples(), name)
+
+
+def check_temperatures(sigmas, name):
+    """Temperatures as an array, or a ValueError that names them."""
+    try:
+        array = np.asarray(sigmas, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers; got {sigmas!r}.") from error
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(
+            f"{name} must be 1-D and not empty; its shape is {array.shape}."
+        )
+    if not np.all(np.isfinite(array)) or np.any(array < 0.0):
+        raise ValueError(f"{name} must hold finite temperatures >= 0; got {sigmas!r}.")
+    return array
 
 
 _positive = [Interval(Real, 0, None, closed="neither")]
@@ -336,12 +352,12 @@ class Constant(Schedule):
     ----------
     start : float, default=1.0
         The temperature, in multiples of `unit`.
-    unit : {"spread", "critical", "absolute"}, default="spread"
-        What a temperature of 1 means: the spread of the clusters at the start,
-        the critical temperature, or the unit of the data.
     n_iter : int, default=1
         EM iterations at the temperature before the zero-temperature limit, if
         `harden` is True; without effect otherwise.
+    unit : {"spread", "critical", "absolute"}, default="spread"
+        What a temperature of 1 means: the spread of the clusters at the start,
+        the critical temperature, or the unit of the data.
     harden : bool, default=False
         Whether the zero-temperature limit follows, so that the result is a
         fixed point of k-means. If False, the model stays soft.
