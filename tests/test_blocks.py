@@ -1,0 +1,479 @@
+"""Passes over rows against their NumPy twins, for any cut and any threads."""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import threading
+
+import naive
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from skrbfkmeans._blocks import Rows, single_threaded_blas
+from skrbfkmeans._kernels import exp_in_place
+
+ALPHAS = (1.0, 1.25, 1.5, 2.0, 3.0)
+SIGMAS = (0.0, 1e-3, 0.3, 3.0, 1e6)
+TOLERANCE = {"f8": 1e-12, "f4": 2e-5}
+
+dtypes = pytest.mark.parametrize("dtype", ["f8", "f4"])
+features = pytest.mark.parametrize("d", [1, 2, 5, 12, 13, 64])
+clusters = pytest.mark.parametrize("k", [1, 2, 3, 7, 50])
+
+
+def example(n, d, k, dtype="f8", seed=0):
+    """Rows about 3, centres of quite different lengths, weights some of which are 0."""
+    rng = np.random.default_rng([seed, n, d, k])
+    X = (3.0 + rng.standard_normal((n, d))).astype(dtype)
+    X /= np.sqrt(np.dtype(dtype).type(d))  # distances are about 1 whatever d
+    spread = rng.uniform(0.0, 2.0, size=(k, 1))
+    centers = (3.0 + spread * rng.standard_normal((k, d))) / np.sqrt(d)
+    weights = rng.uniform(0.5, 2.0, size=n)
+    weights[rng.random(n) < 0.2] = 0.0
+    weights[0] = 1.0
+    return X, centers, weights
+
+
+def e_step(rows, centers, sigma, alpha):
+    """Moments about zero, and labels."""
+    labels = np.full(rows.n_rows, -1, dtype=np.int32)
+    step = rows.em_step(centers, sigma, alpha, labels)
+    sums = step.sums + step.masses[:, np.newaxis] * rows.shift
+    return step, sums, labels
+
+
+def assert_close(actual, expected, tolerance, scale=1.0):
+    np.testing.assert_allclose(actual, expected, rtol=0.0, atol=tolerance * scale)
+
+
+# --- twins -------------------------------------------------------------------
+
+
+@pytest.mark.compiled
+@dtypes
+@features
+@clusters
+def test_assign_equals_its_twin(d, k, dtype):
+    X, centers, weights = example(300, d, k, dtype)
+    d2 = naive.squared_distances(X, centers)
+    with Rows(X, weights) as rows:
+        labels, *_, inertia = rows.assign(centers)
+    np.testing.assert_array_equal(labels, d2.argmin(axis=1))
+    assert labels.dtype == np.int32
+    assert inertia == pytest.approx(weights @ d2.min(axis=1), rel=1e-12)
+
+
+@pytest.mark.compiled
+@dtypes
+@features
+@clusters
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_em_step_equals_its_twin(d, k, dtype, alpha):
+    X, centers, weights = example(60, d, k, dtype)
+    total = weights.sum()
+    scale = total * np.abs(X).max()
+    with Rows(X, weights) as rows:
+        rows.measure()
+        for sigma in SIGMAS:
+            step, sums, labels = e_step(rows, centers, sigma, alpha)
+            twin = naive.em_step(X, centers, sigma, alpha, weights)
+            tolerance = TOLERANCE[dtype]
+            np.testing.assert_array_equal(labels, twin.labels)
+            assert_close(step.masses, twin.masses, tolerance, total)
+            assert_close(sums, twin.sums, tolerance, scale)
+            energy = total * (1.0 + sigma**2)
+            assert_close(step.free_energy, twin.free_energy, tolerance, energy)
+            if dtype == "f8":
+                assert_close(step.soft_weight, twin.soft_weight, 1e-12, total)
+                assert_close(step.support, twin.support, 1e-12, total)
+
+
+@pytest.mark.compiled
+@dtypes
+@features
+@clusters
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_responsibilities_equal_their_twin(d, k, dtype, alpha):
+    X, centers, _ = example(60, d, k, dtype)
+    power = max(alpha - 1.0, 1.0)  # of r, as smooth as the distances
+    with Rows(X) as rows:
+        for sigma in SIGMAS:
+            r = rows.responsibilities(centers, sigma, alpha)
+            twin = naive.responsibilities(X, centers, sigma, alpha)
+            assert r.dtype == X.dtype
+            assert_close(r**power, twin**power, TOLERANCE[dtype])
+            np.testing.assert_allclose(
+                r.sum(axis=1), 1.0, atol=1e-15 + TOLERANCE[dtype]
+            )
+            np.testing.assert_array_equal(r.argmax(axis=1), twin.argmax(axis=1))
+
+
+@dtypes
+@pytest.mark.parametrize("d", [13, 64, 1024])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_centres_of_different_lengths_get_their_exact_shares(d, dtype, alpha):
+    rng = np.random.default_rng(d)
+    direction = rng.standard_normal(d)
+    direction /= np.linalg.norm(direction)
+    centers = np.outer([0.0, 0.1, -0.1, 20.0], direction)
+    noise = rng.standard_normal((50, d)) / np.sqrt(d)
+    X = (10.0 * direction + 0.3 * noise).astype(dtype)  # halfway
+    power = max(alpha - 1.0, 1.0)
+    with Rows(X) as rows:
+        for sigma in (1.3, 2.0, 4.0):
+            r = rows.responsibilities(centers, sigma, alpha)
+            twin = naive.responsibilities(X, centers, sigma, alpha)
+            assert_close(r**power, twin**power, power**2 * TOLERANCE[dtype])
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("d", [3, 13])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_row_is_soft_exactly_if_it_has_more_than_one_share(d, alpha):
+    X, centers, _ = example(200, d, 7)
+    for sigma in np.geomspace(1e-4, 1.0, 20):
+        for i in range(0, 200, 20):
+            with Rows(X[i : i + 20]) as rows:
+                rows.measure()
+                step = e_step(rows, centers, sigma, alpha)[0]
+            assert step.soft_weight <= step.support - 20.0
+            assert (step.soft_weight > 0.0) == (step.support > 20.0)
+
+
+@pytest.mark.compiled
+@dtypes
+@features
+@clusters
+def test_margin_and_distances_equal_their_twins(d, k, dtype):
+    X, centers, _ = example(300, d, k, dtype)
+    d2 = naive.squared_distances(X, centers)
+    nearest = np.sort(np.column_stack([d2, np.full(len(X), np.inf)]), axis=1)
+    with Rows(X) as rows:
+        margin = rows.margin(centers)
+        np.testing.assert_allclose(rows.squared_distances(centers), d2, rtol=1e-12)
+    expected = (nearest[:, 1] - nearest[:, 0]).min()
+    assert margin == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
+@dtypes
+@features
+def test_measure_equals_its_twin(d, dtype):
+    X, _, weights = example(300, d, 1, dtype)
+    X += np.dtype(dtype).type(1000.0)
+    X64 = X.astype(np.float64)
+    with Rows(X, weights) as rows:
+        variances = rows.measure()
+        mean = np.average(X64, axis=0, weights=weights)
+        np.testing.assert_allclose(rows.shift, mean, rtol=1e-14)
+        expected = np.average((X64 - mean) ** 2, axis=0, weights=weights)
+        np.testing.assert_allclose(variances, expected, rtol=1e-11)
+        assert rows.weight == pytest.approx(weights.sum(), rel=1e-14)
+
+
+@dtypes
+@features
+def test_seeding_passes_equal_their_twins(d, dtype):
+    X, centers, weights = example(300, d, 4, dtype)
+    closest = np.full(300, np.inf)
+    with Rows(X, weights) as rows:
+        rows.lower(closest, centers[:1])
+        expected = naive.squared_distances(X, centers[:1])[:, 0]
+        np.testing.assert_allclose(closest, expected, rtol=1e-13)
+        before = closest.copy()
+        potentials = rows.potentials(closest, centers[1:])
+        np.testing.assert_array_equal(closest, before)
+        rows.lower(closest, centers[1:2])
+    twin = naive.potentials(X, weights, before, centers[1:])
+    np.testing.assert_allclose(potentials, twin, rtol=1e-13)
+    assert weights @ closest == pytest.approx(potentials[0], rel=1e-13)
+
+
+# --- blocks, strips and neighbours -------------------------------------------
+
+
+def test_large_data_are_cut_into_several_strips():
+    with Rows(np.broadcast_to(0.0, (10**6, 1)), np.broadcast_to(1.0, 10**6)) as rows:
+        assert len(rows._strips(8)) > 1
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("n", [1, 2, 263, 264, 265, 1023, 1024, 1025, 3000])
+@pytest.mark.parametrize("d", [2, 20])
+@pytest.mark.parametrize("k", [3, 140])
+def test_no_row_is_lost_or_counted_twice_at_the_edge_of_a_block(n, d, k):
+    X, centers, weights = example(n, d, k)
+    for alpha in (1.0, 1.5):
+        with Rows(X, weights) as rows:
+            rows.measure()
+            step, sums, labels = e_step(rows, centers, 0.5, alpha)
+            r = rows.responsibilities(centers, 0.5, alpha)
+            margin = rows.margin(centers)
+        twin = naive.em_step(X, centers, 0.5, alpha, weights)
+        np.testing.assert_array_equal(labels, twin.labels)
+        assert_close(step.masses, twin.masses, 1e-11)
+        assert_close(sums, twin.sums, 1e-11)
+        assert step.free_energy == pytest.approx(twin.free_energy, rel=1e-11)
+        assert step.n_changed == np.count_nonzero(weights)
+        assert_close(r, naive.responsibilities(X, centers, 0.5, alpha), 1e-12)
+        two = np.sort(naive.squared_distances(X, centers), axis=1)[:, :2]
+        assert margin == pytest.approx(np.diff(two).min(), rel=1e-10)
+
+
+@pytest.mark.parametrize("n", [1, 5, 1024, 10**5, 10**8])
+@pytest.mark.parametrize("size", [1, 10**3, 10**6, 10**9])
+def test_strips_cover_all_rows_once_and_do_not_depend_on_threads(n, size):
+    rows = Rows(np.broadcast_to(0.0, (n, 1)), np.broadcast_to(1.0, n))
+    with rows:
+        strips = rows._strips(size)
+        rows._n_threads = 7
+        assert rows._strips(size) == strips
+    starts, stops, _ = np.array([(s.start, s.stop, s.step) for s in strips]).T
+    assert starts[0] == 0
+    assert stops[-1] == n
+    np.testing.assert_array_equal(starts[1:], stops[:-1])
+    assert np.all(stops > starts)
+
+
+@pytest.mark.compiled
+@dtypes
+@pytest.mark.parametrize("d", [3, 20])
+def test_a_rows_answer_does_not_depend_on_its_neighbours(d, dtype):
+    X, centers, _ = example(700, d, 9, dtype)
+    centers[4:] = centers[:5] + 1e-9  # near ties
+    some = np.random.default_rng(1).permutation(700)[:77]
+    with Rows(X) as rows, Rows(X[some]) as fewer:
+        labels = rows.assign(centers)[0]
+        np.testing.assert_array_equal(fewer.assign(centers)[0], labels[some])
+        d2 = rows.squared_distances(centers)
+        np.testing.assert_array_equal(fewer.squared_distances(centers), d2[some])
+        for alpha in ALPHAS:
+            r = rows.responsibilities(centers, 0.7, alpha)
+            again = fewer.responsibilities(centers, 0.7, alpha)
+            assert_close(again, r[some], TOLERANCE[dtype])
+            np.testing.assert_array_equal(r.argmax(axis=1), labels)
+            np.testing.assert_array_equal(again.argmax(axis=1), labels[some])
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("sigma", [0.0, 0.5, 1e6])
+def test_labels_are_the_same_in_every_pass(alpha, sigma):
+    X, centers, weights = example(300, 20, 9)
+    centers[3:6] = centers[:3] + 1e-13
+    with Rows(X, weights) as rows:
+        rows.measure()
+        labels = rows.assign(centers)[0]
+        np.testing.assert_array_equal(e_step(rows, centers, sigma, alpha)[2], labels)
+        r = rows.responsibilities(centers, sigma, alpha)
+    np.testing.assert_array_equal(r.argmax(axis=1), labels)
+
+
+@dtypes
+@pytest.mark.parametrize("d", [2, 13, 64])
+@pytest.mark.parametrize("sigma", [0.0, 1e-3, 0.7, 1e6])
+def test_ties_go_to_the_lowest_index(d, dtype, sigma):
+    X, centers, _ = example(100, d, 5, dtype)
+    twice = np.concatenate([centers, centers])
+    with Rows(X) as rows:
+        rows.measure()
+        labels = rows.assign(centers)[0]
+        np.testing.assert_array_equal(rows.assign(twice)[0], labels)
+        for alpha in (1.0, 1.5, 3.0):
+            r = rows.responsibilities(twice, sigma, alpha)
+            np.testing.assert_array_equal(r.argmax(axis=1), labels)
+            np.testing.assert_array_equal(e_step(rows, twice, sigma, alpha)[2], labels)
+        assert rows.margin(twice) == 0.0
+
+
+def test_an_exact_tie_between_two_places_goes_to_the_lowest_index():
+    X, centers = np.array([[0.0], [0.5], [1.0]]), np.array([[1.0], [0.0]])
+    with Rows(X) as rows:
+        np.testing.assert_array_equal(rows.assign(centers)[0], [1, 0, 0])
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_rows_of_zero_weight_get_a_label_and_count_for_nothing(alpha):
+    X, centers, weights = example(300, 5, 4)
+    X[weights == 0.0] = 1e6
+    present = weights > 0.0
+    with Rows(X, weights) as rows, Rows(X[present], weights[present]) as fewer:
+        rows.measure()
+        fewer.measure()
+        step, sums, labels = e_step(rows, centers, 0.5, alpha)
+        other, other_sums, other_labels = e_step(fewer, centers, 0.5, alpha)
+        np.testing.assert_allclose(rows.shift, fewer.shift, rtol=1e-13)
+    assert_close(sums, other_sums, 1e-10)
+    assert_close(step.masses, other.masses, 1e-10)
+    assert_close(step.totals, other.totals, 1e-10)
+    np.testing.assert_array_equal(labels[present], other_labels)
+    np.testing.assert_array_equal(
+        labels, naive.squared_distances(X, centers).argmin(axis=1)
+    )
+
+
+def test_only_labels_that_change_are_counted():
+    X, centers, weights = example(300, 5, 4)
+    labels = np.full(300, -1, dtype=np.int32)
+    with Rows(X, weights) as rows:
+        rows.measure()
+        for alpha in (1.0, 1.5):
+            rows.em_step(centers, 0.5, alpha, labels)
+            assert rows.em_step(centers, 0.5, alpha, labels).n_changed == 0
+            labels[np.flatnonzero(weights)[:7]] = 9
+            labels[np.flatnonzero(weights == 0.0)[:5]] = 9
+            assert rows.em_step(centers, 0.5, alpha, labels).n_changed == 7
+
+
+def test_the_rows_are_never_written(rng):
+    X = rng.standard_normal((50, 20))
+    X.setflags(write=False)
+    weights = np.ones(50)
+    weights.setflags(write=False)
+    centers = X[:3] + 0.1
+    before = centers.copy()
+    with Rows(X, weights) as rows:
+        rows.measure()
+        e_step(rows, centers, 1.0, 1.0)
+        e_step(rows, centers, 1.0, 1.5)
+        rows.responsibilities(centers, 1.0, 1.5)
+    np.testing.assert_array_equal(centers, before)
+
+
+# --- threads -----------------------------------------------------------------
+
+
+@pytest.fixture
+def short_strips(monkeypatch):
+    """Strips of 300 rows, so that small data are cut too."""
+
+    def strips(self, n_vectors, size=1, start=0, stop=None):
+        stop = self.n_rows if stop is None else stop
+        return [range(s, min(s + 300, stop), 77) for s in range(start, stop, 300)]
+
+    monkeypatch.setattr(Rows, "_strips", strips)
+
+
+def every_pass(X, centers, weights):
+    """Raw bytes of all that the passes return."""
+    results = []
+    with Rows(X, weights) as rows:
+        n_threads = rows._n_threads
+        results += [rows.measure(), rows.shift]
+        results += [*rows.assign(centers), rows.margin(centers)]
+        closest = np.full(len(X), np.inf)
+        rows.lower(closest, centers[:1])
+        results += [closest, rows.potentials(closest, centers)]
+        for sigma in (0.0, 0.4):
+            for alpha in (1.0, 1.5, 2.0, 3.0):
+                labels = np.full(len(X), -1, dtype=np.int32)
+                results += [*rows.em_step(centers, sigma, alpha, labels), labels]
+                results.append(rows.responsibilities(centers, sigma, alpha))
+    return n_threads, [np.asarray(result).tobytes() for result in results]
+
+
+@pytest.mark.compiled
+@dtypes
+@pytest.mark.parametrize("d", [3, 20])
+@pytest.mark.usefixtures("short_strips")
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch, d, dtype):
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")  # more than there may be cores
+    X, centers, weights = example(5000, d, 6, dtype)
+    runs = []
+    for n_threads in (1, 2, 4, 3):
+        with threadpool_limits(limits=n_threads, user_api="openmp"):
+            used, results = every_pass(X, centers, weights)
+        assert used == n_threads
+        runs.append(results)
+    for results in runs[1:]:
+        assert results == runs[0]
+
+
+@pytest.mark.compiled
+@pytest.mark.usefixtures("short_strips")
+def test_passes_in_several_python_threads_at_once_give_the_same_bits():
+    X, centers, weights = example(5000, 20, 6)
+    expected = every_pass(X, centers, weights)[1]
+    found = []
+
+    def work():
+        found.append(every_pass(X, centers, weights)[1])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert all(results == expected for results in found)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_an_error_in_one_strip_reaches_the_caller(n_threads):
+    def fail_at_the_third(s, start, stop):
+        if s == 2:
+            raise KeyError(start)
+
+    strips = [range(start, start + 10, 10) for start in range(0, 90, 10)]
+    with Rows(np.zeros((90, 1))) as rows:
+        rows._n_threads = n_threads
+        with pytest.raises(KeyError):
+            rows._run(fail_at_the_third, strips)
+        done = []
+        rows._run(lambda *strip: done.append(strip), strips)
+    assert sorted(done) == [(s, r.start, r.stop) for s, r in enumerate(strips)]
+
+
+def blas_threads():
+    return {m["num_threads"] for m in threadpool_info() if m["user_api"] == "blas"}
+
+
+def test_the_limit_on_blas_is_restored_after_nested_use():
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = blas_threads()
+        with single_threaded_blas:
+            assert blas_threads() == {1}
+            with single_threaded_blas:
+                assert blas_threads() == {1}
+            assert blas_threads() == {1}
+        assert blas_threads() == before == {2}
+
+
+def test_the_limit_on_blas_is_restored_after_an_error():
+    with threadpool_limits(limits=2, user_api="blas"):
+        with pytest.raises(KeyError), Rows(np.zeros((5, 1))):
+            raise KeyError
+        assert blas_threads() == {2}
+
+
+def test_the_limit_on_blas_outlives_the_first_of_two_overlapping_users():
+    with threadpool_limits(limits=2, user_api="blas"):
+        first, second = Rows(np.zeros((5, 1))), Rows(np.zeros((5, 1)))
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == {2}
+
+
+# --- the exponential ---------------------------------------------------------
+
+
+def test_exp_is_right_to_two_units_in_the_last_place(rng):
+    values = -np.concatenate(
+        [
+            rng.uniform(0, 1, 500),
+            rng.uniform(0, 708, 500),
+            10.0 ** rng.uniform(-20, 2, 500),
+        ]
+    )
+    expected = np.exp(values)
+    exp_in_place(values, np.empty_like(values))
+    np.testing.assert_allclose(values, expected, rtol=4.5e-16)
+
+
+def test_exp_of_zero_is_one_and_far_below_it_is_next_to_nothing():
+    values = np.array([0.0, -0.0, -708.0, -709.0, -1e5, -1e300, -np.inf])
+    exp_in_place(values, np.empty_like(values))
+    np.testing.assert_array_equal(values[:2], 1.0)
+    assert np.all(values[2:] > 0.0)
+    np.testing.assert_allclose(values[2:], np.exp(-708.0), rtol=1e-12)
