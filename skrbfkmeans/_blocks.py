@@ -231,7 +231,7 @@ class Rows:
 
     def _e_step(self, centers, sigma, alpha, labels, summing, measuring):
         """`em_step`; unless `summing` or `measuring`, with the less."""
-        codebook = self._codebook(centers)
+        codebook = self._codebook(centers, self.shift if summing else None)
         k, d = centers.shape if summing else (0, 0)
         strips = self._strips(len(centers), k * d)
         parts = [Moments(np.zeros((k, d)), np.zeros(k), np.zeros(4)) for _ in strips]
@@ -389,17 +389,20 @@ class Rows:
         for helper in helpers:
             helper.result()
 
-    def _codebook(self, centers):
-        """Centres in the forms that the kernels use."""
+    def _codebook(self, centers, shift=None):
+        """Centres in the forms that the kernels use.
+
+        Without a `shift` dense rows are shifted by a robust centre of the
+        centres, so that one centre far away does not cost the others' digits.
+        """
         k, d = centers.shape
         centers = np.ascontiguousarray(centers, dtype=np.float64)
         dtype = np.dtype(np.float64) if self.is_sparse else self.X.dtype
-        shift = self.shift
         if self.is_sparse:
             shift = np.zeros(d)
             factor = np.ascontiguousarray(centers.T)
             norms = np.einsum("ij,ij->i", centers, centers)
-        elif d <= _kernels.N_FEATURES_DIRECT:
+        elif is_direct(k, d):
             shift = np.zeros(d) if shift is None else shift
             factor, norms = np.zeros((0, 0), dtype=dtype), np.zeros(k)
             return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0)
@@ -437,7 +440,7 @@ def make_work(k, d, dtype, softmax):
     `_kernels.softmax_rows`.
     """
     lanes = 264 if k <= 128 else 136 if k <= 512 else 72  # scores stay in cache
-    direct = d <= _kernels.N_FEATURES_DIRECT
+    direct = is_direct(k, d)
     scores = np.empty((k, lanes))
     return Work(
         columns=np.empty((d, lanes) if direct else (0, 0)),
@@ -459,6 +462,11 @@ def make_work(k, d, dtype, softmax):
         centered=np.empty((lanes, d) if softmax else (0, 0)),
         block_sums=np.empty((k, d) if softmax else (0, 0)),
     )
+
+
+def is_direct(k, d):
+    """Whether scores against k centres in d features are distances themselves."""
+    return d <= _kernels.N_FEATURES_DIRECT or k * d <= _kernels.SIZE_DIRECT
 
 
 def share_width(sigma, alpha, exact=False):

@@ -22,11 +22,9 @@ def check_finite(array, name, estimator=None):
     pass, that there is nothing to raise; infinite if it is too large.
     """
     numbers = array.data if sparse.issparse(array) else array
-    flat, total = numbers.reshape(-1), 0.0
+    flat = numbers.reshape(-1)
     with np.errstate(all="ignore"):
-        for start in range(0, flat.size, 8192):  # short enough for one thread
-            piece = flat[start : start + 8192]
-            total += float(np.dot(piece, piece))
+        total = float(np.einsum("i,i->", flat, flat))
     if not np.isfinite(total):
         check_array(numbers, input_name=name, estimator=estimator, ensure_2d=False)
         return np.inf

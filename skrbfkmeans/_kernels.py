@@ -24,12 +24,17 @@ import numpy as np
 
 from ._jit import FAST, jit
 
-# Up to this many features, distances are computed directly, (x - c)^2.
-N_FEATURES_DIRECT = 12
+# Scores are direct, (x - c)^2, with at most this many features, or with at most
+# this many numbers in all centres; beyond, a matrix product is faster.
+N_FEATURES_DIRECT, SIZE_DIRECT = 9, 256
 
 # A sparse row's squared distance below this share of the centre's squared length
 # has lost too many digits in a difference of lengths, and is summed anew.
 CANCELLATION = 1e-3
+
+# A nearest distance in whose square rounding could be larger than this, relative
+# to it, is computed directly.
+DISTANCE_TOLERANCE = 1e-12
 
 # exp(-LOG_ROUNDING) is below the rounding of a float64 sum that holds a one.
 LOG_ROUNDING = 36.0
@@ -82,13 +87,6 @@ def sparse_squared_distance(csr, i, centers, norms, j):
 def dense_squared_distance(X, i, centers, j):
     """`squared_distance` of a dense row."""
     n_features = centers.shape[1]
-    if n_features <= N_FEATURES_DIRECT:
-        difference = X[i, 0] - centers[j, 0]
-        total = difference * difference
-        for f in range(1, n_features):
-            difference = X[i, f] - centers[j, f]
-            total += difference * difference
-        return total
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
     f = 0
     while f + 3 < n_features:  # four independent sums keep the adders busy
@@ -133,10 +131,13 @@ def direct_scores(columns, centers, scores):
 def load_columns(X, start, stop, columns):
     """Copy a block of rows, transposed; lanes without a row repeat the last."""
     n_features, n_lanes = columns.shape
-    for i in range(n_lanes):
-        row = min(start + i, stop - 1)
-        for f in range(n_features):
-            columns[f, i] = X[row, f]
+    n = stop - start
+    for f in range(n_features):
+        column = columns[f]
+        for i in range(n):
+            column[i] = X[start + i, f]
+        for i in range(n, n_lanes):
+            column[i] = column[n - 1]
 
 
 @jit(fastmath=FAST)
@@ -459,7 +460,7 @@ def score_block(X, csr, start, stop, codebook, work):
             csr, start, stop, codebook.factor, work.scores, work.norms, work.logits
         )
     if X is not None:
-        if codebook.centers.shape[1] <= N_FEATURES_DIRECT:
+        if codebook.rounding == 0.0:
             slope = 1.0
             load_columns(X, start, stop, work.columns)
             direct_scores(work.columns, codebook.centers, work.scores)
@@ -502,6 +503,8 @@ def list_candidates(
     centers, offsets, rounding = codebook.centers, codebook.offsets, codebook.rounding
     scores, norms, nearest = work.scores, work.norms, work.nearest
     members, gaps, counts = work.members, work.gaps, work.counts
+    if rounding == 0.0 and not measuring:
+        return  # `score_block` has found the nearest centre, and no more is wanted
     n_centers = scores.shape[0]
     tolerance = codebook.tolerance * two_sigma2
     for i in range(stop - start):
@@ -513,10 +516,13 @@ def list_candidates(
             counts[i] = 1
             members[i, 0] = nearest[i]
             gaps[i, 0] = 0.0
-            if measuring and slope < 0.0:
-                work.smallest[i] = squared_distance(
-                    X, csr, row, centers, codebook.norms, nearest[i]
-                )
+            if measuring and rounding > 0.0:
+                j = nearest[i]
+                work.smallest[i] += norms[i] + rounding * codebook.norms[j]
+                if codebook.unit * scale > DISTANCE_TOLERANCE * work.smallest[i]:
+                    work.smallest[i] = squared_distance(
+                        X, csr, row, centers, codebook.norms, j
+                    )
             continue
         limit = work.smallest[i] + width + doubt
         n = 0
@@ -701,6 +707,10 @@ def em_rows(
             width,
             measuring,
         )
+        if not measuring:
+            for i in range(last - first):
+                labels[first + i] = nearest[i]
+            continue
         for i in range(last - first):
             row = first + i
             j, n = nearest[i], counts[i]
@@ -708,7 +718,7 @@ def em_rows(
             if labels[row] != j:
                 labels[row] = j
                 changed += w > 0.0
-            if not (measuring and w > 0.0):
+            if not w > 0.0:
                 continue
             if n == 1:
                 shares[0] = 1.0

@@ -300,8 +300,10 @@ class RBFKMeans(
                     tol=self.tol * variances.mean(),
                     verbose=bool(self.verbose),
                 )
-                centers = run.centers.astype(X.dtype)
-                labels, inertia = rows.assign(centers.astype(np.float64))
+                centers = scaled(run.centers, -x_exponent).astype(X.dtype)
+                labels, inertia = rows.assign(
+                    scaled(centers.astype(np.float64), x_exponent)
+                )
                 score = inertia if harden else run.history["free_energy"][-1]
                 if best is None or score < best_score:
                     best, best_score = (run, centers, labels, inertia), score
@@ -309,7 +311,7 @@ class RBFKMeans(
         run, centers, labels, inertia = best
 
         self.inertia_ = unscaled_inertia(inertia, x_exponent, w_exponent)
-        self.cluster_centers_ = scaled(centers, -x_exponent)
+        self.cluster_centers_ = centers
         self.labels_ = labels
         if run.sigma > 0.0 and not run.hardened:
             sigma = run.sigma
