@@ -242,29 +242,23 @@ def entmax15_row(y, n, p):
     """
     tau = -1.0
     while True:
-        count, mean = 0, 0.0
-        least = np.inf
-        norm2, slope = 0.0, 0.0
+        count, total, square, least = 0, 0.0, 0.0, 0.0
         for j in range(n):
             u = 0.5 * y[j]
             if u > tau:
                 count += 1
-                mean += u
+                total += u
+                square += u * u
                 least = min(least, u)
-                norm2 += (u - tau) * (u - tau)
-                slope += u - tau
-        mean /= count
-        scatter = 0.0
-        for j in range(n):
-            u = 0.5 * y[j]
-            if u > tau:
-                scatter += (u - mean) * (u - mean)
+        mean = total / count
+        scatter = square - mean * total
         if scatter < 1.0:
             closed = mean - np.sqrt((1.0 - scatter) / count)
             if closed < least:
                 tau = closed
                 break
-        norm = np.sqrt(norm2)
+        slope = total - count * tau
+        norm = np.sqrt(square - tau * (total + slope))
         step = (norm - 1.0) * norm / slope
         if not tau + step > tau:
             break
