@@ -490,7 +490,9 @@ class RBFKMeans(
 
     def _check_parameters(self, X):
         """What scikit-learn's constraints cannot say about the parameters."""
-        for name in ("n_clusters", "schedule", "alpha", "learning_rate", "max_iter"):
+        for name in (
+            "n_clusters", "schedule", "alpha", "learning_rate", "n_init", "max_iter"
+        ):  # fmt: skip
             if isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(
                     f"The {name!r} parameter of {type(self).__name__} must not be a "

@@ -8,7 +8,7 @@ The temperatures are multiples of `unit`:
 
 * ``"spread"``: the root of the mean, over rows and features, of the squared
   distance to the nearest initial centre. About the standard deviation of a
-  cluster when the start is good.
+  cluster when the start is good. With several starts, that of the first.
 * ``"critical"``: the temperature above which all centres meet at the mean,
   `skrbfkmeans.energy.critical_sigma`.
 * ``"absolute"``: one, so the numbers are distances in the units of the data.
