@@ -19,6 +19,10 @@ COLLAPSE = 0.25
 # A centre moves only if it holds more than this share of the total weight.
 LEAST_MASS = 1e-12
 
+# Temperatures whose squares can be represented. Colder ones are the hard limit,
+# and hotter ones make no difference.
+COLDEST, HOTTEST = 1e-150, 1e150
+
 # A row nearer to its centre than this, relative to its length, lies on it.
 ROUNDING = 4.0 * np.finfo(np.float64).eps
 
@@ -112,7 +116,7 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     run : Run
         Centres and how they came about.
     """
-    sigmas = np.where(2.0 * sigmas * sigmas == 0.0, 0.0, sigmas)  # cold enough
+    sigmas = np.where(sigmas < COLDEST, 0.0, np.minimum(sigmas, HOTTEST))
     seeds = centers
     labels = np.full(rows.n_rows, -1, dtype=np.int32)
     history = defaultdict(list)

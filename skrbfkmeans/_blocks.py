@@ -197,12 +197,14 @@ class Rows:
     def _sparse_variances(self):
         """Variances of the features, from the stored entries alone."""
         data, indices, indptr = self._rows[1]
-        weights = np.repeat(self.weights, np.diff(indptr)) * data
-        mean, square = (
-            np.bincount(indices, weights=term, minlength=self.n_features) / self.weight
-            for term in (weights, weights * data)
-        )
-        return np.maximum(square - mean**2, 0.0)
+        d = self.n_features
+        weights = np.repeat(self.weights, np.diff(indptr))
+        stored = np.bincount(indices, weights, d)
+        mean = np.bincount(indices, weights * data, d) / self.weight
+        squares = np.bincount(indices, weights * (data - mean[indices]) ** 2, d)
+        full = np.bincount(indices, minlength=d) == self.n_rows  # no zero is left
+        zeros = np.where(full, 0.0, np.maximum(self.weight - stored, 0.0))
+        return (squares + zeros * mean**2) / self.weight
 
     def assign(self, centers, measuring=True):
         """Labels of the rows, and their inertia if `measuring`."""

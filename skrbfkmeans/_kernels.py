@@ -432,7 +432,7 @@ def sparse_scores(csr, start, stop, transposed, scores, norms, dots):
         dots[:] = 0.0
         total = 0.0
         for p in range(indptr[start + i], indptr[start + i + 1]):
-            value, column = values[p], transposed[indices[p]]
+            value, column = np.float64(values[p]), transposed[indices[p]]
             total += value * value
             for j in range(dots.size):
                 dots[j] += value * column[j]

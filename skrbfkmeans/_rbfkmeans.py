@@ -323,9 +323,10 @@ class RBFKMeans(
         self.history_ = {name: np.array(run.history[name]) for name in run.history}
         for name in "sigma", "shift":
             self.history_[name] = np.ldexp(self.history_[name], x_exponent)
-        self.history_["free_energy"] = np.ldexp(
-            self.history_["free_energy"], 2 * x_exponent + w_exponent
-        )
+        largest = np.finfo(np.float64).max  # a bad start may cost more than that
+        with np.errstate(over="ignore"):
+            energy = np.ldexp(self.history_["free_energy"], 2 * x_exponent + w_exponent)
+        self.history_["free_energy"] = np.clip(energy, -largest, largest)
         self._warn_if_too_few(X, weights)
         return self
 
