@@ -7,6 +7,7 @@ import threading
 import naive
 import numpy as np
 import pytest
+from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skrbfkmeans._blocks import Rows, single_threaded_blas
@@ -477,3 +478,45 @@ def test_exp_of_zero_is_one_and_far_below_it_is_next_to_nothing():
     np.testing.assert_array_equal(values[:2], 1.0)
     assert np.all(values[2:] > 0.0)
     np.testing.assert_allclose(values[2:], np.exp(-708.0), rtol=1e-12)
+
+
+# --- sparse rows ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [2, 20])
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_sparse_rows_give_what_their_dense_twins_give(d, alpha):
+    X, centers, weights = example(40, d, 3)
+    X = np.where(np.arange(X.size).reshape(X.shape) % 3, 0.0, X)
+    X[5] = 0.0
+    centers[2] = X[7]  # a distance of exactly 0, after cancellation
+    labels, sparse_labels = np.full((2, 40), -1, dtype=np.int32)
+    with Rows(X, weights) as dense, Rows(sparse.csr_matrix(X), weights) as rows:
+        assert_close(rows.measure(), dense.measure(), 1e-13)
+        for sigma in (0.0, 0.5):
+            step = dense.em_step(centers, sigma, alpha, labels)
+            twin = rows.em_step(centers, sigma, alpha, sparse_labels)
+            np.testing.assert_array_equal(sparse_labels, labels)
+            assert_close(twin.masses, step.masses, 1e-12)
+            shifts = step.masses[:, np.newaxis] * dense.shift
+            assert_close(twin.sums, step.sums + shifts, 1e-11)
+            assert_close(twin.totals, step.totals, 1e-11)
+        ours, theirs = rows.squared_distances(centers), dense.squared_distances(centers)
+        assert_close(ours, theirs, 1e-12)
+        assert ours[7, 2] == 0.0
+        assert_close(
+            rows.squared_distances_to(centers, labels), theirs.min(axis=1), 1e-12
+        )
+        assert rows.margin(centers) == pytest.approx(dense.margin(centers))
+        closest = np.full((2, 40), np.inf)
+        for each, nearest in zip((dense, rows), closest, strict=True):
+            each.lower(nearest, centers[:1])
+        assert_close(*closest, 1e-12)
+        assert_close(
+            rows.potentials(closest[0], centers), dense.potentials(closest[0], centers),
+            1e-11,
+        )  # fmt: skip
+        shares = rows.responsibilities(centers, 0.5, alpha, sparse_output=True)
+        assert_close(
+            shares.toarray(), dense.responsibilities(centers, 0.5, alpha), 1e-12
+        )

@@ -5,6 +5,7 @@
 import naive
 import numpy as np
 import pytest
+from scipy import sparse
 
 from skrbfkmeans.energy import (
     critical_sigma,
@@ -348,3 +349,17 @@ def test_weights_that_are_all_zero_are_told_in_words():
 def test_a_free_energy_beyond_floats_is_an_error_that_names_the_range(sigma):
     with pytest.raises(ValueError, match=r"too large: .* range of float64"):
         free_energy([[1e200]], [[-1e200]], sigma)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_critical_sigma_of_very_many_features_equals_the_singular_values(kind):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(12, 600)) * (rng.random((12, 600)) < 0.3) + 1.0
+    weights = rng.random(12)
+    centered = (X - weights @ X / weights.sum()) * np.sqrt(weights / weights.sum())[
+        :, None
+    ]
+    expected = np.linalg.svd(centered, compute_uv=False)[0]
+    found = critical_sigma(kind(X), 1, sample_weight=weights)
+    assert found == pytest.approx(expected, rel=1e-10)
+    assert critical_sigma(kind(np.ones((12, 600))), 3) < 1e-6
