@@ -133,6 +133,8 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
         if as_kmeans:
             relocated, rate = relocate_empty(rows, centers, labels, step), 1.0
         moved = m_step(rows, centers, step, rate)
+        if hard:  # a fixed point of the centres as they will be stored
+            moved = moved.astype(rows.X.dtype).astype(np.float64)
         shift = np.sqrt(np.sum((moved - centers) ** 2))
         if hard:
             settled = at_means and step.n_changed == 0 and not relocated

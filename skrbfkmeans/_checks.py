@@ -14,6 +14,10 @@ from sklearn.utils.validation import _check_sample_weight, check_array
 # Within these bounds of the largest magnitude, no unit but 1 is needed.
 SAFE = {np.dtype(np.float64): (1e-100, 1e100), np.dtype(np.float32): (1e-10, 1e10)}
 
+# Beyond them, the largest magnitude becomes 2 to this power: as large as its
+# squares permit, so that the smallest are lost as late as possible.
+HEADROOM = {np.dtype(np.float64): 400, np.dtype(np.float32): 0}
+
 
 def check_finite(array, name, estimator=None):
     """Raise scikit-learn's ValueError if an entry is NaN or infinite.
@@ -26,7 +30,8 @@ def check_finite(array, name, estimator=None):
     with np.errstate(all="ignore"):
         total = float(np.einsum("i,i->", flat, flat))
     if not np.isfinite(total):
-        check_array(numbers, input_name=name, estimator=estimator, ensure_2d=False)
+        with np.errstate(all="ignore"):
+            check_array(numbers, input_name=name, estimator=estimator, ensure_2d=False)
         return np.inf
     return total
 
@@ -45,7 +50,7 @@ def power_of_two(X, squares, *more):
     if low**2 < squares < high**2:
         return 0
     largest = max(float(np.max(np.abs(array), initial=0.0)) for array in arrays)
-    return int(np.frexp(largest)[1]) if largest > 0.0 else 0
+    return int(np.frexp(largest)[1]) - HEADROOM[X.dtype] if largest > 0.0 else 0
 
 
 def scaled(array, exponent):

@@ -548,9 +548,9 @@ class RBFKMeans(
         """Temperatures in the units of `rows`, and whether they end at 0."""
         schedule = Geometric() if isinstance(self.schedule, str) else self.schedule
         if not isinstance(schedule, Schedule):
-            sigmas = np.ldexp(
-                np.array(schedule, dtype=np.float64, ndmin=1), -x_exponent
-            )
+            sigmas = np.array(schedule, dtype=np.float64, ndmin=1)
+            with np.errstate(over="ignore"):
+                sigmas = np.ldexp(sigmas, -x_exponent)
             return sigmas, sigmas[-1] == 0.0
         if schedule.unit == "spread":
             _, inertia = rows.assign(centers)
@@ -599,7 +599,8 @@ class RBFKMeans(
         if not (isinstance(self.proba_sigma, str) and self.proba_sigma == "auto"):
             sigma = check_sigma(self.proba_sigma, "proba_sigma")
         rows, centers, x_exponent = self._rows_and_centers(X, squares)
-        sigma = float(np.ldexp(sigma, -x_exponent))
+        with np.errstate(over="ignore"):
+            sigma = float(np.ldexp(sigma, -x_exponent))
         with rows:
             if features == "responsibility":
                 return rows.responsibilities(
@@ -608,7 +609,8 @@ class RBFKMeans(
             if sigma * sigma == 0.0:
                 return rows.responsibilities(centers, 0.0, 2.0)
             values = rows.squared_distances(centers)
-        values /= -2.0 * sigma * sigma
+        with np.errstate(over="ignore"):
+            values /= -2.0 * sigma * sigma
         return np.exp(values, out=values).astype(X.dtype, copy=False)
 
     def _warn_if_too_few(self, X, weights):

@@ -18,6 +18,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import silhouette_score
 from sklearn.model_selection import GridSearchCV
@@ -1031,3 +1032,19 @@ BEGIN
 RBFKMeans(1000, max_iter=1, schedule=0.0).fit(X)
 """
     assert peak_in_megabytes(code) < 60.0  # a matrix has 160
+
+
+def test_one_enormous_row_does_not_change_the_labels_of_the_others():
+    X, _ = make_blobs(40, 2, centers=[[0, 0], [10, 10]], random_state=0)
+    model = RBFKMeans(2, random_state=0).fit(X)
+    labels = model.predict(np.vstack([X, [[1e170, 0.0]]]))
+    np.testing.assert_array_equal(labels[:-1], model.labels_)
+
+
+@pytest.mark.parametrize("seed", range(240, 250))
+def test_a_hardened_float32_model_is_a_fixed_point_of_the_centres_it_stores(seed):
+    X = np.array([5, 6, 2, 8, 6, 7, 3, 0, 4, 2, 3], dtype=np.float32)[:, np.newaxis]
+    model = RBFKMeans(3, schedule=0.0, random_state=seed).fit(X)
+    assert model.hardened_
+    means = [X[model.labels_ == j].mean(axis=0) for j in range(3)]
+    np.testing.assert_allclose(model.cluster_centers_, means, rtol=1e-6)
