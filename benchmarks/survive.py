@@ -1,0 +1,314 @@
+"""Inputs on which k-means of today goes wrong, given to both estimators.
+
+Runs scikit-learn's KMeans and RBFKMeans, in this process, on the same inputs
+with the same checks, and prints a reST list-table. "Right" means that every
+check of the case passed; anything else is what the check saw. The first
+sentence of the docstring of a case is what the table says about it.
+
+Run it with ``python benchmarks/survive.py``; it exits with 1 if RBFKMeans is
+wrong anywhere. The page "What it survives" holds its output.
+"""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import sys
+import warnings
+
+import numpy as np
+import sklearn
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from skrbfkmeans import RBFKMeans
+
+HALVES = np.repeat([0, 1], 20)
+BLOBS = np.repeat([[0.0, 0.0], [10.0, 10.0]], 20, axis=0)
+BLOBS = BLOBS + np.random.default_rng(0).normal(size=BLOBS.shape)
+CASES = []
+
+
+class WrongError(Exception):
+    """What a check saw instead of the truth."""
+
+
+def case(function):
+    """Put a case on the list."""
+    CASES.append(function)
+    return function
+
+
+def check(condition, seen):
+    if not condition:
+        raise WrongError(seen)
+
+
+def check_split(labels, truth=HALVES):
+    """The labels are the truth, up to their order."""
+    pairs = set(zip(labels.tolist(), truth.tolist(), strict=True))
+    n_clusters = len(set(truth.tolist()))
+    found = len(set(labels.tolist()))
+    check(found == n_clusters, f"{found} of {n_clusters} clusters")
+    check(len(pairs) == n_clusters, "clusters mixed up")
+
+
+def check_agreement(model, X, truth):
+    """Labels, inertia and the methods for new rows tell the same, true story."""
+    check_split(model.labels_, truth)
+    n_other = int(np.sum(model.labels_ != model.predict(X)))
+    check(n_other == 0, f"``predict`` differs from ``labels_`` in {n_other} rows")
+    X = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+    centers = model.cluster_centers_.astype(np.float64)
+    inertia = np.sum((X - centers[model.labels_]) ** 2)
+    check_number("``inertia_``", model.inertia_, inertia)
+
+
+def check_number(name, value, truth):
+    if not abs(value - truth) <= 1e-5 * abs(truth):
+        raise WrongError(f"{name} {value:.3g}, true {truth:.3g}")
+
+
+# --- digits ------------------------------------------------------------------
+
+
+def line(offset, dtype):
+    """Two groups of rows in one feature, near the offset."""
+    return (HALVES[:, None] + np.linspace(0.0, 0.1, 40)[:, None] + offset).astype(dtype)
+
+
+@case
+def near_ten_thousand(make):
+    """Two groups in float32, near 10,000 and one apart."""
+    X = line(1e4, np.float32)
+    check_agreement(make(2).fit(X), X, HALVES)
+
+
+@case
+def near_hundred_million(make):
+    """Two groups in float64, near 100,000,000 and one apart."""
+    X = line(1e8, np.float64)
+    check_agreement(make(2).fit(X), X, HALVES)
+
+
+@case
+def distances_far_from_zero(make):
+    """Distances by ``transform``, of float64 rows near 1,000,000."""
+    X = BLOBS + 1e6
+    model = make(2).fit(X)
+    truth = np.linalg.norm(X[:, np.newaxis] - model.cluster_centers_, axis=2)
+    off = np.max(np.abs(model.transform(X) / truth - 1.0))
+    check(off < 1e-9, f"off by up to {100 * off:.2g} %")
+
+
+@case
+def sparse_far_from_zero(make):
+    """Sparse rows near 100,000,000."""
+    X = sparse.csr_matrix(BLOBS + 1e8)
+    check_agreement(make(2).fit(X), X, HALVES)
+
+
+@case
+def far_row(make):
+    """One row in float32 a million away from two clear groups, three clusters."""
+    X = np.append(BLOBS, [[1e6, 1e6]], axis=0).astype(np.float32)
+    check_agreement(make(3, init=X[[0, 39, 40]]).fit(X), X, np.append(HALVES, 2))
+
+
+@case
+def very_far_row(make):
+    """One row in float64 1e12 away from two clear groups, three clusters."""
+    X = np.append(BLOBS, [[1e12, 1e12]], axis=0)
+    check_agreement(make(3, init=X[[0, 39, 40]]).fit(X), X, np.append(HALVES, 2))
+
+
+@case
+def row_alone(make):
+    """2,000 float32 rows of 20 features near 1,000, predicted one by one."""
+    X = (np.random.default_rng(0).normal(size=(2000, 20)) + 1e3).astype(np.float32)
+    model = make(8).fit(X)
+    labels = model.predict(X)
+    n_other = int(np.sum(model.labels_ != labels))
+    check(n_other == 0, f"``predict`` differs from ``labels_`` in {n_other} rows")
+    alone = np.concatenate([model.predict(X[i : i + 1]) for i in range(len(X))])
+    n_other = int(np.sum(alone != labels))
+    check(n_other == 0, f"{n_other} labels depend on the other rows")
+
+
+# --- scales ------------------------------------------------------------------
+
+
+@case
+def huge_single(make):
+    """Two groups in float32, at 1e20 times their scale."""
+    check_finite(make(2).fit((BLOBS * 1e20).astype(np.float32)))
+
+
+def check_finite(model):
+    check_split(model.labels_)
+    check(np.isfinite(model.inertia_), f"``inertia_`` {model.inertia_}")
+    check(np.isfinite(model.cluster_centers_).all(), "centres not finite")
+
+
+@case
+def not_representable(make):
+    """Data so large, 1e160, that the inertia is no float64: an error that says so."""
+    try:
+        model = make(2).fit(BLOBS * 1e160)
+    except ValueError as error:
+        check("too large" in str(error), short(error))
+    else:
+        check(False, f"no error, ``inertia_`` {model.inertia_}")
+
+
+@case
+def tiny(make):
+    """Two groups in float64, at 1e-170 times their scale."""
+    check_split(make(2).fit(BLOBS * 1e-170).labels_)
+
+
+@case
+def tiny_single(make):
+    """Two groups in float32, at 1e-25 times their scale."""
+    check_finite(make(2).fit((BLOBS * 1e-25).astype(np.float32)))
+
+
+# --- kinds of arrays ---------------------------------------------------------
+
+
+@case
+def other_width(make):
+    """Fit in float64, ``predict``, ``transform`` and ``score`` in float32."""
+    model, X = make(2).fit(BLOBS), BLOBS.astype(np.float32)
+    check_split(model.predict(X))
+    model.transform(X)
+    check_number("score", -model.score(X), model.inertia_)
+
+
+@case
+def other_width_reversed(make):
+    """Fit in float32, ``predict`` in float64, dense and sparse."""
+    model = make(2).fit(BLOBS.astype(np.float32))
+    check_split(model.predict(BLOBS))
+    check_split(model.predict(sparse.csr_matrix(BLOBS)))
+
+
+@case
+def long_indices(make):
+    """A CSR matrix with 64-bit indices."""
+    X = sparse.csr_matrix(BLOBS)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    check_agreement(make(2).fit(X), X, HALVES)
+
+
+@case
+def entries_twice(make):
+    """A CSR matrix in which every entry stands twice, as halves."""
+    halves = np.tile(BLOBS / 2.0, 2).ravel()
+    indices, indptr = np.tile([0, 1], 80), np.arange(0, 161, 4)
+    X = sparse.csr_matrix((halves, indices, indptr), shape=BLOBS.shape)
+    check_agreement(make(2).fit(X), X, HALVES)
+
+
+@case
+def layouts(make):
+    """Read-only, Fortran-ordered, strided and reversed arrays."""
+    frozen = BLOBS.copy()
+    frozen.setflags(write=False)
+    reversed_ = np.ascontiguousarray(BLOBS[:, ::-1])[:, ::-1]
+    for X in frozen, np.asfortranarray(BLOBS), np.repeat(BLOBS, 2, 0)[::2], reversed_:
+        check_agreement(make(2).fit(X), X, HALVES)
+
+
+# --- weights and refusals ----------------------------------------------------
+
+LINE = np.array([[0.0], [1.0], [2.0], [100.0]])
+
+
+@case
+def weightless_row(make):
+    """An empty cluster next to a far row of zero weight."""
+    model = make(2, init=np.array([[1.0], [1e6]]))
+    model.fit(LINE, sample_weight=[1, 1, 1, 0])
+    found = len(np.unique(model.labels_[:3]))
+    check(found == 2, f"{found} of 2 clusters for 3 distinct rows")
+    check(model.cluster_centers_.max() <= 2.0, "a centre at the weightless row")
+
+
+@case
+def tiny_weights(make):
+    """Weights of 1e-320, all equal."""
+    model = make(2).fit(LINE, sample_weight=np.full(4, 1e-320))
+    seen = ", ".join(str(center) for center in np.sort(model.cluster_centers_.ravel()))
+    check(np.allclose(np.sort(model.cluster_centers_[:, 0]), [1, 100]), seen)
+
+
+@case
+def negative_weights(make):
+    """A negative weight: an error that names ``sample_weight``."""
+    model = make(2, init=np.array([[0.0], [100.0]]))
+    try:
+        model.fit(LINE, sample_weight=[1, 1, 1, -1])
+    except ValueError as error:
+        check("sample_weight" in str(error), short(error))
+    else:
+        check(False, f"no error, centres {model.cluster_centers_.ravel().tolist()}")
+
+
+@case
+def refused_fit(make):
+    """A fitted model, after a refused fit on fewer rows than clusters."""
+    model = make(2).fit(BLOBS)
+    try:
+        model.fit(np.zeros((1, 3)))
+    except ValueError:
+        pass
+    else:
+        check(False, "the fit was not refused")
+    check_split(model.predict(BLOBS))
+
+
+# --- the table ---------------------------------------------------------------
+
+
+def short(error):
+    """The first words of an error message."""
+    words = str(error).split("\n")[0].split()
+    text = " ".join(words[:9]) + (" ..." if len(words) > 9 else "")
+    return f"{type(error).__name__} “{text}”"
+
+
+def outcome(function, estimator):
+    """Right, or what was wrong; and what was warned of on the way."""
+
+    def make(n_clusters, **parameters):
+        parameters = {"random_state": 0, "n_init": 1, **parameters}
+        return estimator(n_clusters, **parameters)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            function(make)
+        except WrongError as error:
+            return f"wrong: {error}"
+        except Exception as error:
+            return f"wrong: {short(error)}"
+    return "right"
+
+
+def main():
+    print(f"Made with scikit-learn {sklearn.__version__}.\n")
+    print(".. list-table::\n   :header-rows: 1\n   :widths: 50 35 15\n")
+    print("   * - What was tried\n     - KMeans\n     - RBFKMeans")
+    wrong = False
+    for function in CASES:
+        print(f"   * - {function.__doc__}")
+        for estimator in KMeans, RBFKMeans:
+            result = outcome(function, estimator)
+            print(f"     - {result}")
+        wrong = wrong or result != "right"
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
