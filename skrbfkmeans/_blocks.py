@@ -75,18 +75,18 @@ class _SingleThreadedBLAS:
     """
 
     def __init__(self):
-        self.reset()
+        self._lock, self._users = threading.Lock(), 0
 
     def reset(self):
         """Forget the users; a forked child does not have them."""
-        self._lock = threading.Lock()
-        self._users = 0
+        if self._users > 0:
+            self._limiter.restore_original_limits()
+        self._lock, self._users = threading.Lock(), 0
 
     def __enter__(self):
         with self._lock:
             if self._users == 0:
-                controller = _get_threadpool_controller()
-                self._limiter = controller.limit(limits=1, user_api="blas")
+                self._limiter = limit_blas()
             self._users += 1
 
     def __exit__(self, *exception):
@@ -94,6 +94,26 @@ class _SingleThreadedBLAS:
             self._users -= 1
             if self._users == 0:
                 self._limiter.restore_original_limits()
+                give_up_control()
+
+
+def limit_blas():
+    """Limit BLAS, and nothing else, to one thread; also in this thread alone."""
+    blas = _get_threadpool_controller().select(user_api="blas")
+    limiter = blas.limit(limits=1)
+    give_up_control()
+    return limiter
+
+
+def give_up_control():
+    """Let other threads set the limit of BLAS again.
+
+    From version 3.8 on, threadpoolctl obeys only the thread that first set it,
+    until a ``with`` block of that thread ends, or the thread.
+    """
+    blas = _get_threadpool_controller().select(user_api="blas")
+    with blas.limit(limits=None):
+        pass
 
 
 single_threaded_blas = _SingleThreadedBLAS()
@@ -147,9 +167,11 @@ class Rows:
         return self
 
     def __exit__(self, *exception):
-        if self._pool is not None:
-            self._pool.shutdown()
-        single_threaded_blas.__exit__(*exception)
+        try:
+            if self._pool is not None:
+                self._pool.shutdown()
+        finally:
+            single_threaded_blas.__exit__(*exception)
 
     @property
     def weights(self):
@@ -382,11 +404,19 @@ class Rows:
 
         n_helpers = min(self._n_threads, len(strips)) - 1
         if n_helpers > 0 and self._pool is None:
-            self._pool = ThreadPoolExecutor(self._n_threads - 1)
-        helpers = [self._pool.submit(loop) for _ in range(n_helpers)]
+            self._pool = ThreadPoolExecutor(self._n_threads - 1, initializer=limit_blas)
+        helpers = []
+        try:
+            for _ in range(n_helpers):
+                helpers.append(self._pool.submit(loop))
+        except RuntimeError:  # there are no more threads, or the interpreter ends
+            self._pool.shutdown()
+            self._pool, self._n_threads = None, 1
         try:
             loop()
+            wait(helpers)
         finally:
+            stopped = True  # Ctrl-C may come while only helpers are at work
             wait(helpers)
         for helper in helpers:
             helper.result()

@@ -7,6 +7,7 @@ an import from a zip file, a full disk) they are compiled in memory instead.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import contextlib
 import os
 
 try:
@@ -64,16 +65,20 @@ def _cache_if_possible(dispatcher):  # pragma: no cover
         return
     cache = dispatcher._cache
     for name in ("load_overload", "save_overload"):
-        setattr(cache, name, _forgiving(getattr(cache, name)))
+        setattr(cache, name, _forgiving(cache, getattr(cache, name)))
 
 
-def _forgiving(method):  # pragma: no cover
+def _forgiving(cache, method):  # pragma: no cover
     """Let a cache that cannot be read or written count as a miss."""
 
     def attempt(*args, **kwargs):
         try:
             return method(*args, **kwargs)
         except OSError:
+            return None
+        except Exception:  # a damaged file: whatever unpickling may raise
+            with contextlib.suppress(Exception):
+                cache.flush()
             return None
 
     return attempt
