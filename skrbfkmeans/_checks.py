@@ -95,7 +95,12 @@ def check_centers(centers, X, name):
 
 def canonical(X):
     """A CSR matrix with sorted indices and no entry twice; a copy if need be."""
-    if sparse.issparse(X) and not X.has_canonical_format:
+    if not sparse.issparse(X):
+        return X
+    if X.indices.dtype != X.indptr.dtype:  # older SciPy takes no rows of these
+        indices, indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+        X = type(X)((X.data, indices, indptr), shape=X.shape)
+    if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
     return X
