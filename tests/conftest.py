@@ -1,10 +1,22 @@
-"""Data that several test modules use."""
+"""Data that several test modules use, and processes of their own."""
 
 # SPDX-License-Identifier: BSD-3-Clause
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs
+
+import skrbfkmeans
+
+# Python 3.12 warns of every fork while there are threads; we mean to do it.
+WARNINGS = "error,ignore:This process:DeprecationWarning"
 
 
 @pytest.fixture
@@ -16,3 +28,59 @@ def rng():
 def blobs():
     """Five overlapping clusters of 40 rows each in three features."""
     return make_blobs(200, 3, centers=5, cluster_std=4.0, random_state=0)[0]
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory):
+    """Call a function of a test module in a process of its own.
+
+    ``python(function, *arguments)`` returns what it returns, by way of JSON.
+    Instead of a function, a script may be given; it returns nothing. The
+    process and its children have `timeout` seconds; warnings in them are
+    errors, and all keep their compiled code in one folder. `environment` adds
+    variables or, if None, removes them, `package` is the folder or archive to
+    import skrbfkmeans from, and other options are those of `subprocess.Popen`.
+    """
+    tests = os.path.dirname(__file__)
+    home = str(Path(skrbfkmeans.__file__).parents[1])
+    cache = os.environ.get("NUMBA_CACHE_DIR") or str(tmp_path_factory.mktemp("numba"))
+
+    def call(function, *arguments, timeout=60, environment=(), package=home, **options):
+        if callable(function):
+            module, name = function.__module__, function.__name__
+            script = (
+                f"import json, {module}\n"
+                f"result = {module}.{name}(*{arguments!r})\n"
+                "print(json.dumps(result))\n"
+            )
+        else:
+            script = function + "\nprint('null')\n"
+        variables = os.environ | {
+            "NUMBA_CACHE_DIR": cache,
+            "OMP_NUM_THREADS": None,
+            "PYTHONPATH": os.pathsep.join([str(package), tests]),
+            "PYTHONWARNINGS": WARNINGS,
+            **dict(environment),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", script],
+            env={name: str(v) for name, v in variables.items() if v is not None},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # a group, so that children end with it
+            **options,
+        )
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except BaseException:
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
+            print(process.communicate()[1], file=sys.stderr)
+            raise
+        assert process.returncode == 0, f"exit code {process.returncode}\n{stderr}"
+        return json.loads(stdout.splitlines()[-1])
+
+    return call
