@@ -16,8 +16,9 @@ from scipy.spatial import cKDTree
 # scatter they started with: then little is left of what the start knew.
 COLLAPSE = 0.25
 
-# A centre moves only if it holds more than this share of the total weight.
-LEAST_MASS = 1e-12
+# A soft centre moves only if it holds more than this share of the total weight,
+# and any centre only if it holds more than this: its sums would lose digits.
+LEAST_SHARE, LEAST_MASS = 1e-12, 1e-290
 
 # Temperatures whose squares can be represented. Colder ones are the hard limit,
 # and hotter ones make no difference.
@@ -77,9 +78,19 @@ def anneal(rows, centers, sigmas, **options):
     run = cool(rows, centers, sigmas, **options)
     if run.collapsed and run.sigma == sigmas[-1] < sigmas[0]:
         direct = cool(rows, centers, sigmas[-1:], **options)
-        if direct.history["free_energy"][-1] < run.history["free_energy"][-1]:
+        energies = (one.history["free_energy"][-1] for one in (direct, run))
+        if is_lower(*energies, rows.dtype):
             return direct
     return run
+
+
+def is_lower(energy, other, dtype):
+    """Whether an energy is lower than another by more than rounding.
+
+    Else it would be left to chance which of two runs with the same result wins.
+    """
+    tie = max(1e-9, 10.0 * float(np.finfo(dtype).eps))
+    return energy < other - tie * abs(other)
 
 
 def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=False):
@@ -132,9 +143,10 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
         as_kmeans = hard and (sigma == 0.0 or (was_hard and position == last))
         if as_kmeans:
             relocated, rate = relocate_empty(rows, centers, labels, step), 1.0
-        moved = m_step(rows, centers, step, rate)
+        least_mass = LEAST_MASS if as_kmeans else LEAST_SHARE * rows.weight
+        moved = m_step(centers, step, rate, least_mass)
         if hard:  # a fixed point of the centres as they will be stored
-            moved = moved.astype(rows.X.dtype).astype(np.float64)
+            moved = moved.astype(rows.dtype).astype(np.float64)
         shift = np.sqrt(np.sum((moved - centers) ** 2))
         if hard:
             settled = at_means and step.n_changed == 0 and not relocated
@@ -170,15 +182,16 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     return Run(centers, hardened, sigma, history, collapsed)
 
 
-def m_step(rows, centers, step, learning_rate):
+def m_step(centers, step, learning_rate, least_mass):
     """Move each centre towards the weighted mean of its share of the rows.
 
     ``learning_rate`` 1 puts it there, which is the exact M-step; it equals a
-    gradient step of 1 / (2 mass) on the free energy. Centres without mass stay.
+    gradient step of 1 / (2 mass) on the free energy. Centres of no more than
+    `least_mass` stay.
     """
     moved = centers.copy()
-    heavy = step.masses > LEAST_MASS * rows.weight
-    means = rows.shift + step.sums[heavy] / step.masses[heavy, np.newaxis]
+    heavy = step.masses > least_mass
+    means = step.means(heavy)
     if learning_rate == 1.0:
         moved[heavy] = means
     else:
@@ -193,15 +206,15 @@ def relocate_empty(rows, centers, labels, step):
     no centre is robbed of its only row. Returns whether any row was moved;
     none is when all rows lie on their centres.
     """
-    empty = np.flatnonzero(step.masses <= LEAST_MASS * rows.weight)
+    empty = np.flatnonzero(step.masses == 0.0)
     if empty.size == 0:
         return False
     distances = rows.squared_distances_to(centers, labels)
     costs = rows.weights * distances
     n_own = np.bincount(labels[rows.weights > 0.0], minlength=len(centers))
 
-    def on_centre(i):  # but for the rounding of a mean
-        size = np.sum(rows.at([i]) ** 2) + np.sum(rows.shift**2)
+    def on_centre(i):  # but for the rounding of a mean about zero
+        size = np.sum(rows.at([i]) ** 2) if rows.is_sparse else 0.0
         return distances[i] <= ROUNDING**2 * size
 
     candidates = iter(np.argsort(-costs, kind="stable"))
@@ -215,11 +228,10 @@ def relocate_empty(rows, centers, labels, step):
         else:
             return relocated
         n_own[labels[i]] -= 1
-        w = rows.weights[i]
-        row = w * (rows.at([i])[0] - rows.shift)
-        step.masses[labels[i]] -= w
-        step.sums[labels[i]] -= row
-        step.masses[j], step.sums[j] = w, row
+        w, row, donor = rows.weights[i], rows.at([i])[0], labels[i]
+        step.masses[donor] -= w
+        step.sums[donor] -= w * (row - step.origins[donor])
+        step.origins[j], step.masses[j], step.sums[j] = row, w, 0.0
         relocated = True
     return relocated
 

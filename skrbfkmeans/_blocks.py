@@ -47,19 +47,28 @@ Work = namedtuple(
     "limits counts members gaps logits shares flat scratch centered block_sums",
 )
 
+# Softmax shares are added up about a point at most so many sigma from any centre.
+COMPACT = 1e4
+
 # Typical rounding of a matrix product may move a logit by this much.
 LOGIT_TOLERANCE = {np.dtype(np.float64): 2e-14, np.dtype(np.float32): 1e-5}
 
 
-class Moments(namedtuple("Moments", "sums masses totals")):
+class Moments(namedtuple("Moments", "origins sums masses totals")):
     """What one E-step leaves for the M-step: sums that add up over any rows.
 
     ``sums`` (n_clusters, n_features) of the responsibilities times the rows
-    less the shift, ``masses`` (n_clusters,) of the responsibilities, and
-    ``totals`` (4,), which the properties name.
+    less the ``origins`` of the centres, ``masses`` (n_clusters,) of the
+    responsibilities, and ``totals`` (4,), which the properties name. With an
+    origin near it, no centre loses digits to rows that are far away.
     """
 
     __slots__ = ()
+
+    def means(self, which):
+        """Weighted means of the shares of some centres."""
+        masses = self.masses[which, np.newaxis]
+        return self.origins[which] + self.sums[which] / masses
 
     free_energy = property(lambda self: self.totals[_kernels.OBJECTIVE])
     soft_weight = property(lambda self: self.totals[_kernels.SOFT_WEIGHT])
@@ -133,18 +142,18 @@ class Rows:
         only.
     weights : ndarray of shape (n_samples,), float64, default=None
         Weights of the rows, 1 by default.
+    dtype : dtype, default=X.dtype
+        The precision in which results are wanted.
 
     Attributes
     ----------
-    shift : ndarray of shape (n_features,)
-        What is subtracted from the rows in `em_step`: their mean once it is
-        known, always 0 if they are sparse.
     weight : float
         Total weight, once `measure` has been called.
     """
 
-    def __init__(self, X, weights=None):
+    def __init__(self, X, weights=None, dtype=None):
         self.n_rows, self.n_features = X.shape
+        self.dtype = np.dtype(X.dtype if dtype is None else dtype)
         self.is_sparse = sparse.issparse(X)
         if self.is_sparse:
             self.X = X
@@ -156,8 +165,8 @@ class Rows:
             self.X = _read_only(X)
             self._rows = self.X, None
             self._row_size = self.n_features
+        self._box = -np.inf, np.inf
         self._weights = _read_only(np.empty(0) if weights is None else weights)
-        self.shift = None
 
     def __enter__(self):
         single_threaded_blas.__enter__()
@@ -188,22 +197,20 @@ class Rows:
     # --- passes ---
 
     def measure(self):
-        """Measure the total weight, and mean and variance of each feature.
-
-        The mean of dense rows becomes the shift of all later passes.
+        """Measure the total weight, and range and variance of each feature.
 
         Returns
         -------
         variances : ndarray of shape (n_features,)
         """
         self.weight = float(self.weights.sum())
-        shift = np.zeros(self.n_features)
         if self.is_sparse:
-            self.shift = shift
             return self._sparse_variances()
-        strips = self._strips(1, 2 * self.n_features)
+        shift = np.zeros(self.n_features)
+        strips = self._strips(1, 4 * self.n_features)
         for _ in range(2):  # the second pass, about the mean, loses no digits
-            partial = np.zeros((len(strips), 2, self.n_features))
+            partial = np.zeros((len(strips), 4, self.n_features))
+            partial[:, 2:] = np.array([[[np.inf], [-np.inf]]])
 
             def work(s, start, stop, shift=shift, partial=partial):
                 _kernels.moment_rows(
@@ -211,9 +218,9 @@ class Rows:
                 )
 
             self._run(work, strips)
-            mean, square = partial.sum(axis=0) / self.weight
+            mean, square = partial[:, :2].sum(axis=0) / self.weight
             shift = shift + mean
-        self.shift = shift
+        self._box = partial[:, 2].min(axis=0), partial[:, 3].max(axis=0)
         return np.maximum(square - mean**2, 0.0)
 
     def _sparse_variances(self):
@@ -231,7 +238,10 @@ class Rows:
     def assign(self, centers, measuring=True):
         """Labels of the rows, and their inertia if `measuring`."""
         labels = np.zeros(self.n_rows, dtype=np.int32)
-        step = self._e_step(centers, 0.0, 2.0, labels, False, measuring)
+        nowhere = np.zeros((0, 0))
+        step = self._e_step(
+            self._codebook(centers), 0.0, 2.0, labels, nowhere, measuring=measuring
+        )
         return labels, float(step.free_energy)
 
     def em_step(self, centers, sigma, alpha, labels):
@@ -251,17 +261,29 @@ class Rows:
         moments : Moments
             Over all rows.
         """
-        return self._e_step(centers, sigma, alpha, labels, True, True)
+        codebook = self._codebook(centers)
+        if self.is_sparse:
+            origins = np.zeros(centers.shape)
+        elif alpha == 1.0 and _is_compact(codebook, sigma):
+            origins = np.tile(np.clip(codebook.shift, *self._box), (len(centers), 1))
+            return self._e_step(codebook, sigma, alpha, labels, origins, softmax=True)
+        else:
+            origins = np.clip(centers, *self._box)
+        return self._e_step(codebook, sigma, alpha, labels, origins)
 
-    def _e_step(self, centers, sigma, alpha, labels, summing, measuring):
-        """`em_step`; unless `summing` or `measuring`, with the less."""
-        codebook = self._codebook(centers, self.shift if summing else None)
-        k, d = centers.shape if summing else (0, 0)
-        strips = self._strips(len(centers), k * d)
-        parts = [Moments(np.zeros((k, d)), np.zeros(k), np.zeros(4)) for _ in strips]
+    def _e_step(
+        self, codebook, sigma, alpha, labels, origins, measuring=True, softmax=False
+    ):
+        """`em_step` with given origins of the sums; with none, only the totals."""
+        strips = self._strips(len(codebook.centers), origins.size)
+        parts = [
+            Moments(
+                origins, np.zeros_like(origins), np.zeros(len(origins)), np.zeros(4)
+            )
+            for _ in strips
+        ]
         two_sigma2 = 2.0 * sigma * sigma
         width = share_width(sigma, alpha)
-        softmax = alpha == 1.0 and two_sigma2 > 0.0 and not self.is_sparse
 
         def work(s, start, stop):
             common = self._weights, start, stop, codebook, self._work(codebook, alpha)
@@ -276,16 +298,16 @@ class Rows:
         self._run(work, strips)
         total = parts[0]
         for part in parts[1:]:
-            for ours, theirs in zip(total, part, strict=True):
+            for ours, theirs in zip(total[1:], part[1:], strict=True):
                 ours += theirs
         return total
 
     def responsibilities(self, centers, sigma, alpha, sparse_output=False):
-        """Responsibilities, of shape (n_samples, n_clusters), in X's dtype.
+        """Responsibilities, of shape (n_samples, n_clusters), in the dtype wanted.
 
         With `sparse_output`, a CSR matrix made of small dense pieces.
         """
-        codebook = self._codebook(centers)
+        codebook = self._codebook(centers, np.float64)  # neighbours leave no trace
         two_sigma2 = 2.0 * sigma * sigma
         width = share_width(sigma, alpha, exact=True)
         k, size = len(centers), self.n_rows
@@ -293,7 +315,7 @@ class Rows:
             size = max(1, MAX_PARTIAL // (MAX_STRIPS * k))
         pieces = []
         for origin in range(0, self.n_rows, size):
-            out = np.empty((min(size, self.n_rows - origin), k), dtype=self.X.dtype)
+            out = np.empty((min(size, self.n_rows - origin), k), dtype=self.dtype)
 
             def work(s, start, stop, out=out, origin=origin):
                 _kernels.responsibility_rows(
@@ -421,25 +443,27 @@ class Rows:
         for helper in helpers:
             helper.result()
 
-    def _codebook(self, centers, shift=None):
+    def _codebook(self, centers, dtype=None):
         """Centres in the forms that the kernels use.
 
-        Without a `shift` dense rows are shifted by a robust centre of the
-        centres, so that one centre far away does not cost the others' digits.
+        Dense rows are shifted by the medians of the centres, so that one centre
+        far away does not cost the others' digits. Products are taken in X's
+        dtype, or in `dtype`.
         """
         k, d = centers.shape
         centers = np.ascontiguousarray(centers, dtype=np.float64)
-        dtype = np.dtype(np.float64) if self.is_sparse else self.X.dtype
+        dtype = np.dtype(self.X.dtype if dtype is None else dtype)
+        middle = (k - 1) // 2
+        shift = np.partition(centers, middle, axis=0)[middle]
         if self.is_sparse:
+            dtype = np.dtype(np.float64)
             shift = np.zeros(d)
             factor = np.ascontiguousarray(centers.T)
             norms = np.einsum("ij,ij->i", centers, centers)
         elif is_direct(k, d):
-            shift = np.zeros(d) if shift is None else shift
             factor, norms = np.zeros((0, 0), dtype=dtype), np.zeros(k)
             return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0)
         else:
-            shift = np.median(centers, axis=0) if shift is None else shift
             factor = (centers - shift).astype(dtype)
             norms = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
         rounding = relative_rounding(dtype, d)
@@ -458,10 +482,10 @@ class Rows:
         """Buffers of this thread, whose size depends on the shape of the centres."""
         k, d = codebook.centers.shape
         softmax = alpha == 1.0
-        key = threading.get_ident(), k, softmax
+        key = threading.get_ident(), k, codebook.factor.dtype, softmax
         if key not in self._works:
             d = 0 if self.is_sparse else d
-            self._works[key] = make_work(k, d, self.X.dtype, softmax)
+            self._works[key] = make_work(k, d, codebook.factor.dtype, softmax)
         return self._works[key]
 
 
@@ -494,6 +518,16 @@ def make_work(k, d, dtype, softmax):
         centered=np.empty((lanes, d) if softmax else (0, 0)),
         block_sums=np.empty((k, d) if softmax else (0, 0)),
     )
+
+
+def _is_compact(codebook, sigma):
+    """Whether `_kernels.softmax_rows` can be used.
+
+    It adds up all shares about one point, which may lie no farther from any
+    centre than digits can be spared.
+    """
+    reach = np.max(np.abs(codebook.centers - codebook.shift))
+    return sigma * sigma > 0.0 and reach <= COMPACT * sigma
 
 
 def is_direct(k, d):

@@ -2,7 +2,7 @@
 
 Squares of very large or very small numbers cannot be represented, so data in
 such a range are worked on in other units: divided by a power of two, which is
-exact and changes no digit of the result.
+exact and changes no digit of the result. For float32, float64 is enough.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -11,12 +11,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import _check_sample_weight, check_array
 
-# Within these bounds of the largest magnitude, no unit but 1 is needed.
+# Within these bounds of the largest magnitude, squares are safe.
 SAFE = {np.dtype(np.float64): (1e-100, 1e100), np.dtype(np.float32): (1e-10, 1e10)}
 
 # Beyond them, the largest magnitude becomes 2 to this power: as large as its
 # squares permit, so that the smallest are lost as late as possible.
-HEADROOM = {np.dtype(np.float64): 400, np.dtype(np.float32): 0}
+HEADROOM = 400
 
 
 def check_finite(array, name, estimator=None):
@@ -25,32 +25,65 @@ def check_finite(array, name, estimator=None):
     Returns the sum of the squares, which tells most of the time, in one fast
     pass, that there is nothing to raise; infinite if it is too large.
     """
-    numbers = array.data if sparse.issparse(array) else array
-    flat = numbers.reshape(-1)
-    with np.errstate(all="ignore"):
-        total = float(np.einsum("i,i->", flat, flat))
+    total = _sum_of_squares(array)
     if not np.isfinite(total):
         with np.errstate(all="ignore"):
-            check_array(numbers, input_name=name, estimator=estimator, ensure_2d=False)
+            check_array(
+                _numbers(array), input_name=name, estimator=estimator, ensure_2d=False
+            )
         return np.inf
     return total
 
 
-def power_of_two(X, squares, *more):
-    """Exponent of the unit to work in: 0 unless squares could get lost.
+def rows_in_safe_units(X, squares, weights=None, *more):
+    """Rows of X in a precision and in units in which no square gets lost.
 
-    `squares` is the sum of the squares of X, `more` are further arrays.
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+        The data, float32 or float64.
+    squares : float
+        The sum of their squares, infinite if it is too large for X's dtype.
+    weights : ndarray of shape (n_samples,), default=None
+        Weights of the rows.
+    *more : ndarray
+        Further numbers that are to be safe in the same units.
+
+    Returns
+    -------
+    rows : Rows
+        The passes over them.
+    exponent : int
+        They are divided by 2 to this power.
     """
+    from ._blocks import Rows
+
+    dtype, exponent = X.dtype, 0
+    if not _is_safe(X, squares, more):
+        X = X.astype(np.float64, copy=False)
+        if not _is_safe(X, _sum_of_squares(X), more):
+            largest = max(np.max(np.abs(_numbers(a)), initial=0.0) for a in (X, *more))
+            exponent = int(np.frexp(largest)[1]) - HEADROOM if largest > 0.0 else 0
+    return Rows(scaled(X, exponent), weights, dtype), exponent
+
+
+def _is_safe(X, squares, more):
+    """Whether sums of squares with the precision of X are sure to be right."""
     low, high = SAFE[X.dtype]
-    arrays = [X.data if sparse.issparse(X) else X, *more]
-    with np.errstate(over="ignore"):
-        squares = squares + sum(
-            float(np.sum(np.square(array, dtype=np.float64))) for array in more
-        )
-    if low**2 < squares < high**2:
-        return 0
-    largest = max(float(np.max(np.abs(array), initial=0.0)) for array in arrays)
-    return int(np.frexp(largest)[1]) - HEADROOM[X.dtype] if largest > 0.0 else 0
+    squares += sum(_sum_of_squares(array.astype(np.float64)) for array in more)
+    return low**2 < squares < high**2
+
+
+def _numbers(array):
+    """The stored numbers of an array or a sparse matrix, as one vector."""
+    return (array.data if sparse.issparse(array) else array).reshape(-1)
+
+
+def _sum_of_squares(array):
+    """In the array's own precision; infinite or NaN if its numbers are too large."""
+    flat = _numbers(array)
+    with np.errstate(all="ignore"):
+        return float(np.einsum("i,i->", flat, flat))
 
 
 def scaled(array, exponent):
@@ -63,13 +96,13 @@ def scaled(array, exponent):
     return np.ldexp(array, -exponent)
 
 
-def unscaled_inertia(value, x_exponent, w_exponent):
+def unscaled_inertia(value, x_exponent, w_exponent, names="X or sample_weight"):
     """A weighted sum of squares back in the user's units."""
     with np.errstate(over="ignore"):
         value = float(np.ldexp(value, 2 * x_exponent + w_exponent))
     if not np.isfinite(value):
         raise ValueError(
-            "X or sample_weight is too large: the weighted sum of squared distances "
+            f"{names} is too large: the weighted sum of squared distances "
             f"exceeds the range of float64, {np.finfo(np.float64).max:.3g}."
         )
     return value

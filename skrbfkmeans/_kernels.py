@@ -461,7 +461,7 @@ def score_block(X, csr, start, stop, codebook, work):
         else:
             load_rows(X, start, stop, codebook.shift, work.rows, work.norms)
             np.dot(codebook.factor, work.rows.T, work.products)
-            if X.itemsize == 4:  # else `products` is `scores`
+            if work.products.itemsize == 4:  # else `products` is `scores`
                 for j in range(work.scores.shape[0]):
                     source, target = work.products[j], work.scores[j]
                     for i in range(target.size):
@@ -672,7 +672,7 @@ def em_rows(
     """One E-step and the sums that the M-step needs, for rows start to stop.
 
     Adds to ``moments.sums`` (k, d) the responsibilities times the rows less
-    the shift, to ``moments.masses`` (k,) the responsibilities, and to
+    the origins, to ``moments.masses`` (k,) the responsibilities, and to
     ``moments.totals`` the free energy, the weight of the rows with more than
     one share, the weighted number of shares, and the number of labels that
     changed; all weighted. Rows of zero weight get a label and no more. With
@@ -681,7 +681,7 @@ def em_rows(
     """
     sums, masses, totals = moments.sums, moments.masses, moments.totals
     nearest, counts, smallest = work.nearest, work.counts, work.smallest
-    members, gaps, shift = work.members, work.gaps, codebook.shift
+    members, gaps, origins = work.members, work.gaps, moments.origins
     logits, shares = work.logits, work.shares
     objective, soft_weight, support, changed = 0.0, 0.0, 0.0, 0
     summing = sums.shape[0] > 0
@@ -736,7 +736,7 @@ def em_rows(
                 if share > 0.0:
                     j = members[i, c]
                     if X is not None:
-                        add_dense_share(X, row, share, j, shift, sums, masses)
+                        add_dense_share(X, row, share, j, origins, sums, masses)
                     if csr is not None:
                         add_sparse_share(csr, row, share, j, sums, masses)
     totals[OBJECTIVE] += objective
@@ -746,17 +746,17 @@ def em_rows(
 
 
 @jit(inline=True)
-def add_dense_share(X, row, w, j, shift, sums, masses):
+def add_dense_share(X, row, w, j, origins, sums, masses):
     """Add a dense row with weight w to centre j."""
-    x, total = X[np.uint64(row)], sums[np.uint64(j)]
+    x, origin, total = X[np.uint64(row)], origins[np.uint64(j)], sums[np.uint64(j)]
     masses[j] += w
-    for f in range(shift.size):
-        total[f] += w * (x[f] - shift[f])
+    for f in range(x.size):
+        total[f] += w * (x[f] - origin[f])
 
 
 @jit(inline=True)
 def add_sparse_share(csr, row, w, j, sums, masses):
-    """Add a sparse row, which is not shifted, with weight w to centre j."""
+    """Add a sparse row, whose origin is 0, with weight w to centre j."""
     values, indices, indptr = csr
     masses[j] += w
     for p in range(indptr[row], indptr[row + 1]):
@@ -765,12 +765,15 @@ def add_sparse_share(csr, row, w, j, sums, masses):
 
 @jit
 def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, moments):
-    """`em_rows` for alpha = 1 and sigma > 0, as whole vectors and products."""
+    """`em_rows` for alpha = 1 and sigma > 0, as whole vectors and products.
+
+    Shares that are lost in the rounding of their sum are 0.
+    """
     sums, masses, totals = moments.sums, moments.masses, moments.totals
     shares, row_sums, rates = work.scores, work.second, work.limits
     smallest, norms, nearest = work.smallest, work.norms, work.nearest
     counts = work.counts
-    lengths, shift = codebook.norms, codebook.shift
+    lengths, shift = codebook.norms, moments.origins[0]
     k, n_lanes = shares.shape
     for first in range(start, stop, n_lanes):
         last = min(first + n_lanes, stop)
@@ -787,8 +790,10 @@ def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, mo
         for j in range(k):
             share = shares[j]
             for i in range(n_lanes):
-                row_sums[i] += share[i]
-                counts[i] += share[i] > LEAST_SHARE
+                value = share[i] if share[i] > LEAST_SHARE else 0.0
+                share[i] = value
+                row_sums[i] += value
+                counts[i] += value > 0.0
         rates[:] = 0.0
         for i in range(last - first):
             row = first + i
@@ -842,8 +847,11 @@ def restore_scores(X, start, stop, codebook, work, slope, two_sigma2):
 
 
 @jit(fastmath=FAST)
-def moment_rows(X, weights, start, stop, shift, sums, squares):
-    """Weighted sums, per feature, of the rows less `shift` and their squares."""
+def moment_rows(X, weights, start, stop, shift, sums, squares, lows, highs):
+    """Weighted sums, per feature, of the rows less `shift` and their squares.
+
+    And the least and the greatest value of rows of positive weight.
+    """
     for i in range(start, stop):
         w = weights[i] if weights.size else 1.0
         if w > 0.0:
@@ -851,6 +859,8 @@ def moment_rows(X, weights, start, stop, shift, sums, squares):
                 value = X[i, f] - shift[f]
                 sums[f] += w * value
                 squares[f] += w * value * value
+                lows[f] = min(lows[f], X[i, f])
+                highs[f] = max(highs[f], X[i, f])
 
 
 @jit

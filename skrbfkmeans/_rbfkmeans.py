@@ -26,7 +26,7 @@ from ._checks import (
     check_centers,
     check_finite,
     check_weights,
-    power_of_two,
+    rows_in_safe_units,
     scaled,
     unscaled_inertia,
 )
@@ -271,18 +271,22 @@ class RBFKMeans(
                     RuntimeWarning,
                 )
             random_state = check_random_state(self.random_state)
-            x_exponent = power_of_two(
-                X, squares, *([init] if isinstance(init, np.ndarray) else [])
-            )
-            return self._fit(X, weights, x_exponent, w_exponent, init, random_state)
+            more = [init] if isinstance(init, np.ndarray) else []
+            rows, x_exponent = rows_in_safe_units(X, squares, weights, *more)
+            self._fit(X, rows, x_exponent, w_exponent, init, random_state)
+            again, _, again_exponent = self._rows_and_centers(X, squares, weights)
+            if (again.X.dtype, again_exponent) != (rows.X.dtype, x_exponent):
+                self.labels_, self.inertia_ = self._assign_checked(
+                    X, squares, weights, w_exponent, measuring=True
+                )  # as `score` will, to the last bit: the starts needed other units
+            return self
 
-    def _fit(self, X, weights, x_exponent, w_exponent, init, random_state):
+    def _fit(self, X, rows, x_exponent, w_exponent, init, random_state):
         """`fit` after the checks."""
-        from ._annealing import anneal
-        from ._blocks import Rows
+        from ._annealing import anneal, is_lower
 
         sigmas, best, best_score = None, None, np.inf
-        with Rows(scaled(X, x_exponent), weights) as rows:
+        with rows:
             variances = rows.measure()
             for start in range(self._n_starts(init)):
                 centers = self._start(init, X, rows, x_exponent, random_state)
@@ -305,7 +309,7 @@ class RBFKMeans(
                     scaled(centers.astype(np.float64), x_exponent)
                 )
                 score = inertia if harden else run.history["free_energy"][-1]
-                if best is None or score < best_score:
+                if best is None or is_lower(score, best_score, X.dtype):
                     best, best_score = (run, centers, labels, inertia), score
             weight = rows.weight
         run, centers, labels, inertia = best
@@ -327,8 +331,7 @@ class RBFKMeans(
         with np.errstate(over="ignore"):
             energy = np.ldexp(self.history_["free_energy"], 2 * x_exponent + w_exponent)
         self.history_["free_energy"] = np.clip(energy, -largest, largest)
-        self._warn_if_too_few(X, weights)
-        return self
+        self._warn_if_too_few(X, rows.weights > 0.0)
 
     def predict(self, X):
         """Nearest centre of each row; the first, in case of ties.
@@ -515,7 +518,13 @@ class RBFKMeans(
         """`init` as it is, or as a checked array of centres."""
         if init is self.init and (isinstance(init, str) or callable(init)):
             return init
-        init = check_centers(init, X, "init").astype(X.dtype)
+        with np.errstate(over="ignore"):
+            init = check_centers(init, X, "init").astype(X.dtype)
+        if not np.all(np.isfinite(init)):
+            raise ValueError(
+                f"init is too large for {X.dtype}, the precision of X: it exceeds "
+                f"{np.finfo(X.dtype).max:.3g}."
+            )
         if len(init) != self.n_clusters:
             raise ValueError(
                 f"init has {len(init)} rows, but n_clusters={self.n_clusters}."
@@ -567,17 +576,19 @@ class RBFKMeans(
 
     def _rows_and_centers(self, X, squares, weights=None):
         """Passes over X, the centres to go with them, and their unit."""
-        from ._blocks import Rows
-
-        x_exponent = power_of_two(X, squares, self.cluster_centers_)
-        centers = scaled(self.cluster_centers_.astype(np.float64), x_exponent)
-        return Rows(scaled(X, x_exponent), weights), centers, x_exponent
+        centers = self.cluster_centers_.astype(np.float64)
+        rows, x_exponent = rows_in_safe_units(X, squares, weights, centers)
+        return rows, scaled(centers, x_exponent), x_exponent
 
     def _assign(self, X, sample_weight=None, *, measuring):
         """Labels and, if `measuring`, inertia: the one way to both."""
         check_is_fitted(self)
         X, squares = self._check_rows(X, reset=False)
         weights, w_exponent = check_weights(sample_weight, X)
+        return self._assign_checked(X, squares, weights, w_exponent, measuring)
+
+    def _assign_checked(self, X, squares, weights, w_exponent, measuring):
+        """`_assign` after the checks."""
         rows, centers, x_exponent = self._rows_and_centers(X, squares, weights)
         with rows:
             labels, inertia = rows.assign(centers, measuring)
@@ -591,7 +602,7 @@ class RBFKMeans(
         with rows:
             distances = rows.squared_distances(centers)
         np.sqrt(distances, out=distances)
-        return scaled(distances, -x_exponent).astype(X.dtype, copy=False)
+        return _represent(scaled(distances, -x_exponent), X.dtype)
 
     def _soft_features(self, X, squares, features, sparse_output=False):
         """Responsibilities or radial basis functions of checked rows."""
@@ -613,9 +624,8 @@ class RBFKMeans(
             values /= -2.0 * sigma * sigma
         return np.exp(values, out=values).astype(X.dtype, copy=False)
 
-    def _warn_if_too_few(self, X, weights):
+    def _warn_if_too_few(self, X, present):
         """Warn if there are fewer clusters than asked for, and say why."""
-        present = np.ones(X.shape[0], dtype=bool) if weights is None else weights > 0.0
         n_found = len(np.unique(self.labels_[present]))
         if n_found == self.n_clusters:
             return
@@ -654,6 +664,18 @@ def _warn(message, category):
     ):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def _represent(distances, dtype):
+    """The distances in X's dtype, or a ValueError if it cannot hold them."""
+    with np.errstate(over="ignore"):
+        distances = distances.astype(dtype, copy=False)
+    if not np.all(np.isfinite(distances)):
+        raise ValueError(
+            "X is too far from the centres: a distance exceeds the range of "
+            f"{dtype}, {np.finfo(dtype).max:.3g}."
+        )
+    return distances
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from ._checks import (
     check_centers,
     check_finite,
     check_weights,
-    power_of_two,
+    rows_in_safe_units,
     scaled,
     unscaled_inertia,
 )
@@ -167,11 +167,14 @@ def free_energy(
         rows.measure()
         labels = np.full(rows.n_rows, -1, dtype=np.int32)
         step = rows.em_step(centers, sigma, alpha, labels)
-    value = unscaled_inertia(step.free_energy, *exponents)
+    value = unscaled_inertia(
+        step.free_energy, *exponents, names="X, sigma or sample_weight"
+    )
     if not return_gradient:
         return value
     x_exponent, w_exponent = exponents
-    gradient = 2.0 * (step.masses[:, np.newaxis] * (centers - rows.shift) - step.sums)
+    moved = step.masses[:, np.newaxis] * (centers - step.origins)
+    gradient = 2.0 * (moved - step.sums)
     return value, np.ldexp(gradient, x_exponent + w_exponent)
 
 
@@ -230,10 +233,8 @@ def critical_sigma(X, n_clusters, *, alpha=1.5, sample_weight=None):
         raise ValueError(f"n_clusters must be an integer >= 1; got {n_clusters!r}.")
     X, squares = _check_rows(X)
     weights, _ = check_weights(sample_weight, X)
-    exponent = power_of_two(X, squares)
-    from ._blocks import Rows
-
-    with Rows(scaled(X, exponent), weights) as rows:
+    rows, exponent = rows_in_safe_units(X, squares, weights)
+    with rows:
         rows.measure()
         variance = largest_variance(rows)
     return float(
@@ -302,7 +303,10 @@ def largest_variance(rows):
         for block in blocks:
             centered = rows.at(block) - mean
             covariance += (centered * shares[block, np.newaxis]).T @ centered
-        return max(float(np.linalg.eigvalsh(covariance)[-1]), 0.0)
+        # LAPACK would rescale a matrix of extreme size, by no power of two
+        exponent = int(np.frexp(np.abs(covariance).max())[1])
+        largest = np.linalg.eigvalsh(np.ldexp(covariance, -exponent))[-1]
+        return max(float(np.ldexp(largest, exponent)), 0.0)
 
     def times(v):
         if rows.is_sparse:
@@ -354,9 +358,7 @@ def _prepare(X, centers, sigma, alpha, sample_weight=None):
     X, squares = _check_rows(X)
     centers = check_centers(centers, X, "centers")
     weights, w_exponent = check_weights(sample_weight, X)
-    x_exponent = power_of_two(X, squares, centers)
-    from ._blocks import Rows
-
-    rows = Rows(scaled(X, x_exponent), weights)
-    sigma = float(np.ldexp(sigma, -x_exponent))
+    rows, x_exponent = rows_in_safe_units(X, squares, weights, centers)
+    with np.errstate(over="ignore"):  # nothing is hotter than infinity
+        sigma = float(np.ldexp(sigma, -x_exponent))
     return rows, scaled(centers, x_exponent), sigma, alpha, (x_exponent, w_exponent)
