@@ -501,7 +501,7 @@ def check_descent(model, data):
         if model.cluster_centers_.dtype == np.float32:
             rounding = rounding * 1e7
         eps = float(np.finfo(model.cluster_centers_.dtype).eps)
-        rounding = rounding + weight * (16.0 * eps * length) ** 2
+        rounding = rounding + weight * (16.0 * eps * length) ** 2 + 1e-300
         rises = (np.diff(energy) > rounding[1:]) & (np.diff(sigma) == 0.0)
     first = np.flatnonzero(rises)[:1]
     require(
