@@ -64,14 +64,14 @@ def iterations(n, d, k, n_threads, repeats):
         rows.measure()
         settled = centers
         for _ in range(3):
-            settled = m_step(rows, settled, rows.em_step(settled, 0, 1.5, labels), 1.0)
+            settled = m_step(settled, rows.em_step(settled, 0, 1.5, labels), 1.0, 0.0)
         spread = np.sqrt(rows.assign(settled)[1] / (n * d))
         centers = settled
 
         def em(alpha, multiple):
             sigma = multiple * spread
             return lambda: m_step(
-                rows, settled, rows.em_step(settled, sigma, alpha, labels), 1.0
+                settled, rows.em_step(settled, sigma, alpha, labels), 1.0, 0.0
             )
 
         steps = [em(*case) for case in SOFT]
