@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._annealing import m_step
 from skrbfkmeans._blocks import Rows
+from skrbfkmeans._steps import EStep
 
 CASES = [(100_000, 10, 50), (50_000, 64, 100)]
 SOFT = [(1.5, 0.0), (1.5, 0.25), (1.5, 0.5), (1.5, 1.0), (1.5, 2.0), (1.0, 1.0)]
@@ -64,14 +65,14 @@ def iterations(n, d, k, n_threads, repeats):
         rows.measure()
         settled = centers
         for _ in range(3):
-            settled = m_step(settled, rows.em_step(settled, 0, 1.5, labels), 1.0, 0.0)
-        spread = np.sqrt(rows.assign(settled)[1] / (n * d))
+            settled = m_step(settled, EStep(rows, 1.5, labels)(settled, 0), 1.0, 0.0)
+        spread = np.sqrt(rows.inertia(settled, rows.assign(settled)) / (n * d))
         centers = settled
 
         def em(alpha, multiple):
             sigma = multiple * spread
             return lambda: m_step(
-                settled, rows.em_step(settled, sigma, alpha, labels), 1.0, 0.0
+                settled, EStep(rows, alpha, labels)(settled, sigma), 1.0, 0.0
             )
 
         steps = [em(*case) for case in SOFT]

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ._steps import EStep
+
 # The centres have collapsed when their scatter is less than this share of the
 # scatter they started with: then little is left of what the start knew.
 COLLAPSE = 0.25
@@ -84,6 +86,12 @@ def anneal(rows, centers, sigmas, **options):
     return run
 
 
+def stored(centers, dtype):
+    """Centres in the precision of the rows, whose range long steps may leave."""
+    largest = np.finfo(dtype).max
+    return np.clip(centers, -largest, largest).astype(dtype)
+
+
 def is_lower(energy, other, dtype):
     """Whether an energy is lower than another by more than rounding.
 
@@ -129,7 +137,7 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     """
     sigmas = np.where(sigmas < COLDEST, 0.0, np.minimum(sigmas, HOTTEST))
     seeds = centers
-    labels = np.full(rows.n_rows, -1, dtype=np.int32)
+    e_step = EStep(rows, alpha)
     history = defaultdict(list)
     last = len(sigmas) - 1
     position = 0
@@ -137,16 +145,16 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     former_shift = np.inf
     for _ in range(max_iter):
         sigma = sigmas[position]
-        step = rows.em_step(centers, sigma, alpha, labels)
+        step = e_step(centers, sigma)
         hard = step.soft_weight == 0.0
         relocated, rate = False, learning_rate
         as_kmeans = hard and (sigma == 0.0 or (was_hard and position == last))
         if as_kmeans:
-            relocated, rate = relocate_empty(rows, centers, labels, step), 1.0
+            relocated, rate = relocate_empty(rows, centers, e_step.labels, step), 1.0
         least_mass = LEAST_MASS if as_kmeans else LEAST_SHARE * rows.weight
         moved = m_step(centers, step, rate, least_mass)
         if hard:  # a fixed point of the centres as they will be stored
-            moved = moved.astype(rows.dtype).astype(np.float64)
+            moved = stored(moved, rows.dtype).astype(np.float64)
         shift = np.sqrt(np.sum((moved - centers) ** 2))
         if hard:
             settled = at_means and step.n_changed == 0 and not relocated

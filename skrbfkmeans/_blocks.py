@@ -13,6 +13,7 @@ import os
 import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
@@ -23,7 +24,7 @@ from . import _kernels
 
 # A strip is worth a thread's while from this many multiplications on. There are
 # at most so many strips, and so many numbers in all their partial sums.
-STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**22
+STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**20
 
 # No call of a kernel takes much more than this many multiplications.
 PIECE_WORK = 2**29
@@ -37,43 +38,25 @@ ROW_WORK = 32
 # scores are direct), `unit` is one rounding, and `tolerance` tells how far it
 # may move a logit before the distances are computed directly.
 Codebook = namedtuple(
-    "Codebook", "centers factor offsets norms shift rounding unit tolerance"
+    "Codebook", "centers factor offsets norms shift rounding unit tolerance coarse"
 )
+
+# The same in float32, for dense rows, less `shift` and divided by `unit`: a score
+# is ``offsets + <factor, x>``, its error at most `rounding` times the same.
+Coarse = namedtuple("Coarse", "factor offsets norms shift unit rounding")
 
 # The buffers of one thread.
 Work = namedtuple(
     "Work",
-    "columns rows norms products scores smallest second nearest "
-    "limits counts members gaps logits shares flat scratch centered block_sums",
+    "picked columns rows norms products scores smallest second nearest "
+    "limits counts members gaps logits shares flat scratch centered block_sums coarse",
 )
-
-# Softmax shares are added up about a point at most so many sigma from any centre.
-COMPACT = 1e4
+CoarseWork = namedtuple(
+    "CoarseWork", "columns rows norms products smallest second nearest"
+)
 
 # Typical rounding of a matrix product may move a logit by this much.
 LOGIT_TOLERANCE = {np.dtype(np.float64): 2e-14, np.dtype(np.float32): 1e-5}
-
-
-class Moments(namedtuple("Moments", "origins sums masses totals")):
-    """What one E-step leaves for the M-step: sums that add up over any rows.
-
-    ``sums`` (n_clusters, n_features) of the responsibilities times the rows
-    less the ``origins`` of the centres, ``masses`` (n_clusters,) of the
-    responsibilities, and ``totals`` (4,), which the properties name. With an
-    origin near it, no centre loses digits to rows that are far away.
-    """
-
-    __slots__ = ()
-
-    def means(self, which):
-        """Weighted means of the shares of some centres."""
-        masses = self.masses[which, np.newaxis]
-        return self.origins[which] + self.sums[which] / masses
-
-    free_energy = property(lambda self: self.totals[_kernels.OBJECTIVE])
-    soft_weight = property(lambda self: self.totals[_kernels.SOFT_WEIGHT])
-    support = property(lambda self: self.totals[_kernels.SUPPORT])
-    n_changed = property(lambda self: self.totals[_kernels.CHANGED])
 
 
 class _SingleThreadedBLAS:
@@ -147,8 +130,8 @@ class Rows:
 
     Attributes
     ----------
-    weight : float
-        Total weight, once `measure` has been called.
+    box : tuple of ndarray of shape (n_features,)
+        Bounds on the coordinates of the rows, once `measure` has been called.
     """
 
     def __init__(self, X, weights=None, dtype=None):
@@ -159,14 +142,14 @@ class Rows:
             self.X = X
             indptr = X.indptr.astype(np.int64, copy=False)
             arrays = X.data, X.indices, indptr
-            self._rows = None, tuple(_read_only(array) for array in arrays)
+            self.arrays = None, tuple(_read_only(array) for array in arrays)
             self._row_size = max(1, X.nnz // self.n_rows)
         else:
             self.X = _read_only(X)
-            self._rows = self.X, None
+            self.arrays = self.X, None
             self._row_size = self.n_features
-        self._box = -np.inf, np.inf
-        self._weights = _read_only(np.empty(0) if weights is None else weights)
+        self.box = -np.inf, np.inf
+        self.stored_weights = _read_only(np.empty(0) if weights is None else weights)
 
     def __enter__(self):
         single_threaded_blas.__enter__()
@@ -185,9 +168,14 @@ class Rows:
     @property
     def weights(self):
         """Weights of the rows, of shape (n_samples,)."""
-        if self._weights.size == 0:
+        if self.stored_weights.size == 0:
             return np.broadcast_to(1.0, self.n_rows)
-        return self._weights
+        return self.stored_weights
+
+    @cached_property
+    def weight(self):
+        """Total weight."""
+        return float(self.weights.sum())
 
     def at(self, indices):
         """Some of the rows, dense, as float64."""
@@ -197,35 +185,35 @@ class Rows:
     # --- passes ---
 
     def measure(self):
-        """Measure the total weight, and range and variance of each feature.
+        """Measure the range and the variance of each feature.
 
         Returns
         -------
         variances : ndarray of shape (n_features,)
         """
-        self.weight = float(self.weights.sum())
         if self.is_sparse:
             return self._sparse_variances()
         shift = np.zeros(self.n_features)
-        strips = self._strips(1, 4 * self.n_features)
+        strips = self.strips(1, 4 * self.n_features)
         for _ in range(2):  # the second pass, about the mean, loses no digits
             partial = np.zeros((len(strips), 4, self.n_features))
             partial[:, 2:] = np.array([[[np.inf], [-np.inf]]])
 
             def work(s, start, stop, shift=shift, partial=partial):
                 _kernels.moment_rows(
-                    self.X, self._weights, start, stop, shift, *partial[s]
+                    self.X, self.stored_weights, start, stop, shift, *partial[s]
                 )
 
-            self._run(work, strips)
+            self.run(work, strips)
             mean, square = partial[:, :2].sum(axis=0) / self.weight
             shift = shift + mean
-        self._box = partial[:, 2].min(axis=0), partial[:, 3].max(axis=0)
+        self.box = partial[:, 2].min(axis=0), partial[:, 3].max(axis=0)
         return np.maximum(square - mean**2, 0.0)
 
     def _sparse_variances(self):
         """Variances of the features, from the stored entries alone."""
-        data, indices, indptr = self._rows[1]
+        data, indices, indptr = self.arrays[1]
+        self.box = np.min(data, initial=0.0), np.max(data, initial=0.0)
         d = self.n_features
         weights = np.repeat(self.weights, np.diff(indptr))
         stored = np.bincount(indices, weights, d)
@@ -235,79 +223,40 @@ class Rows:
         zeros = np.where(full, 0.0, np.maximum(self.weight - stored, 0.0))
         return (squares + zeros * mean**2) / self.weight
 
-    def assign(self, centers, measuring=True):
-        """Labels of the rows, and their inertia if `measuring`."""
-        labels = np.zeros(self.n_rows, dtype=np.int32)
-        nowhere = np.zeros((0, 0))
-        step = self._e_step(
-            self._codebook(centers), 0.0, 2.0, labels, nowhere, measuring=measuring
-        )
-        return labels, float(step.free_energy)
-
-    def em_step(self, centers, sigma, alpha, labels):
-        """One E-step at temperature sigma, and what the M-step needs.
-
-        Parameters
-        ----------
-        centers : ndarray of shape (n_clusters, n_features)
-        sigma : float
-            Temperature; 0 is the hard limit.
-        alpha : float
-        labels : ndarray of shape (n_samples,), int32
-            Overwritten with the nearest centres.
-
-        Returns
-        -------
-        moments : Moments
-            Over all rows.
-        """
-        codebook = self._codebook(centers)
-        if self.is_sparse:
-            origins = np.zeros(centers.shape)
-        elif alpha == 1.0 and _is_compact(codebook, sigma):
-            origins = np.tile(np.clip(codebook.shift, *self._box), (len(centers), 1))
-            return self._e_step(codebook, sigma, alpha, labels, origins, softmax=True)
-        else:
-            origins = np.clip(centers, *self._box)
-        return self._e_step(codebook, sigma, alpha, labels, origins)
-
-    def _e_step(
-        self, codebook, sigma, alpha, labels, origins, measuring=True, softmax=False
-    ):
-        """`em_step` with given origins of the sums; with none, only the totals."""
-        strips = self._strips(len(codebook.centers), origins.size)
-        parts = [
-            Moments(
-                origins, np.zeros_like(origins), np.zeros(len(origins)), np.zeros(4)
-            )
-            for _ in strips
-        ]
-        two_sigma2 = 2.0 * sigma * sigma
-        width = share_width(sigma, alpha)
+    def assign(self, centers):
+        """Labels of the rows: the nearest centres, the first in case of ties."""
+        codebook = self.codebook(centers)
+        labels = np.empty(self.n_rows, dtype=np.int32)
 
         def work(s, start, stop):
-            common = self._weights, start, stop, codebook, self._work(codebook, alpha)
-            if softmax:
-                _kernels.softmax_rows(self.X, *common, two_sigma2, labels, parts[s])
-            else:
-                _kernels.em_rows(
-                    *self._rows, *common, alpha, two_sigma2, width, measuring,
-                    labels, parts[s],
-                )  # fmt: skip
+            _kernels.label_rows(
+                *self.arrays, start, stop, codebook, self.work(codebook), labels
+            )
 
-        self._run(work, strips)
-        total = parts[0]
-        for part in parts[1:]:
-            for ours, theirs in zip(total[1:], part[1:], strict=True):
-                ours += theirs
-        return total
+        self.run(work, self.strips(len(centers)))
+        return labels
+
+    def inertia(self, centers, labels):
+        """Weighted sum of the squared distances to the centres the labels name."""
+        codebook = self.codebook(centers)
+        strips = self.strips(1)
+        totals = np.zeros((len(strips), 1))
+
+        def work(s, start, stop):
+            _kernels.inertia_rows(
+                *self.arrays, self.stored_weights, start, stop, codebook, labels,
+                totals[s],
+            )  # fmt: skip
+
+        self.run(work, strips)
+        return float(totals.sum())
 
     def responsibilities(self, centers, sigma, alpha, sparse_output=False):
         """Responsibilities, of shape (n_samples, n_clusters), in the dtype wanted.
 
         With `sparse_output`, a CSR matrix made of small dense pieces.
         """
-        codebook = self._codebook(centers, np.float64)  # neighbours leave no trace
+        codebook = self.codebook(centers, np.float64)  # neighbours leave no trace
         two_sigma2 = 2.0 * sigma * sigma
         width = share_width(sigma, alpha, exact=True)
         k, size = len(centers), self.n_rows
@@ -319,60 +268,60 @@ class Rows:
 
             def work(s, start, stop, out=out, origin=origin):
                 _kernels.responsibility_rows(
-                    *self._rows, start, stop, codebook, self._work(codebook), alpha,
+                    *self.arrays, start, stop, codebook, self.work(codebook), alpha,
                     two_sigma2, width, out, origin,
                 )  # fmt: skip
 
-            self._run(work, self._strips(k, 1, origin, origin + len(out)))
+            self.run(work, self.strips(k, 1, origin, origin + len(out)))
             pieces.append(sparse.csr_matrix(out) if sparse_output else out)
         return sparse.vstack(pieces, format="csr") if sparse_output else pieces[0]
 
     def squared_distances(self, centers):
         """Squared distances, of shape (n_samples, n_clusters), float64."""
-        codebook = self._codebook(centers)
+        codebook = self.codebook(centers)
         out = np.empty((self.n_rows, centers.shape[0]))
 
         def work(s, start, stop):
-            _kernels.distance_rows(*self._rows, start, stop, codebook, out)
+            _kernels.distance_rows(*self.arrays, start, stop, codebook, out)
 
-        self._run(work, self._strips(len(centers)))
+        self.run(work, self.strips(len(centers)))
         return out
 
     def squared_distances_to(self, centers, labels):
         """Squared distance of each row to the centre that its label names."""
-        codebook = self._codebook(centers)
+        codebook = self.codebook(centers)
         out = np.empty(self.n_rows)
 
         def work(s, start, stop):
             _kernels.label_distance_rows(
-                *self._rows, start, stop, codebook, labels, out
+                *self.arrays, start, stop, codebook, labels, out
             )
 
-        self._run(work, self._strips(1))
+        self.run(work, self.strips(1))
         return out
 
     def margin(self, centers):
         """Least gap between the two smallest squared distances of a row."""
-        codebook = self._codebook(centers)
-        strips = self._strips(len(centers))
+        codebook = self.codebook(centers)
+        strips = self.strips(len(centers))
         totals = np.full((len(strips), 1), np.inf)
 
         def work(s, start, stop):
             _kernels.margin_rows(
-                *self._rows, start, stop, codebook, self._work(codebook), totals[s]
+                *self.arrays, start, stop, codebook, self.work(codebook), totals[s]
             )
 
-        self._run(work, strips)
+        self.run(work, strips)
         return float(totals.min())
 
     def lower(self, closest, center):
         """Lower `closest` to the squared distances to a new centre, in place."""
-        strips = self._strips(1)
+        strips = self.strips(1)
         self._seed(closest, center, np.empty((len(strips), 0)), strips)
 
     def potentials(self, closest, candidates):
         """Weighted sum of squared distances if each candidate were a centre."""
-        strips = self._strips(len(candidates))
+        strips = self.strips(len(candidates))
         parts = np.zeros((len(strips), len(candidates)))
         self._seed(closest, candidates, parts, strips)
         return parts.sum(axis=0)
@@ -382,15 +331,15 @@ class Rows:
 
         def work(s, start, stop):
             _kernels.seed_rows(
-                *self._rows, self._weights, start, stop, candidates, norms,
+                *self.arrays, self.stored_weights, start, stop, candidates, norms,
                 closest, parts[s],
             )  # fmt: skip
 
-        self._run(work, strips)
+        self.run(work, strips)
 
     # --- how a pass runs ---
 
-    def _strips(self, n_vectors, size=1, start=0, stop=None):
+    def strips(self, n_vectors, size=1, start=0, stop=None):
         """Cut the rows from start to stop, for products with so many vectors each.
 
         `size` is that of the partial sums of a strip. Each is a range, whose
@@ -405,7 +354,7 @@ class Rows:
         piece = max(PIECE_WORK // row_work, 1)
         return [range(*pair, piece) for pair in itertools.pairwise(bounds)]
 
-    def _run(self, work, strips):
+    def run(self, work, strips):
         """Call ``work(s, start, stop)`` for each step of all strips, on all threads."""
         turn = itertools.count()
         stopped = False
@@ -443,7 +392,7 @@ class Rows:
         for helper in helpers:
             helper.result()
 
-    def _codebook(self, centers, dtype=None):
+    def codebook(self, centers, dtype=None):
         """Centres in the forms that the kernels use.
 
         Dense rows are shifted by the medians of the centres, so that one centre
@@ -460,9 +409,12 @@ class Rows:
             shift = np.zeros(d)
             factor = np.ascontiguousarray(centers.T)
             norms = np.einsum("ij,ij->i", centers, centers)
+        coarse = make_coarse(centers, shift)
+        if self.is_sparse:
+            pass
         elif is_direct(k, d):
             factor, norms = np.zeros((0, 0), dtype=dtype), np.zeros(k)
-            return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0)
+            return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0, coarse)
         else:
             factor = (centers - shift).astype(dtype)
             norms = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
@@ -476,12 +428,12 @@ class Rows:
             rounding,
             float(np.finfo(dtype).eps) / 2.0,
             LOGIT_TOLERANCE[dtype],
+            coarse,
         )
 
-    def _work(self, codebook, alpha=None):
+    def work(self, codebook, softmax=False):
         """Buffers of this thread, whose size depends on the shape of the centres."""
         k, d = codebook.centers.shape
-        softmax = alpha == 1.0
         key = threading.get_ident(), k, codebook.factor.dtype, softmax
         if key not in self._works:
             d = 0 if self.is_sparse else d
@@ -499,6 +451,7 @@ def make_work(k, d, dtype, softmax):
     direct = is_direct(k, d)
     scores = np.empty((k, lanes))
     return Work(
+        picked=np.empty(lanes, dtype=np.int64),
         columns=np.empty((d, lanes) if direct else (0, 0)),
         rows=np.empty((0, 0) if direct else (lanes, d), dtype=dtype),
         norms=np.zeros(lanes),
@@ -517,17 +470,43 @@ def make_work(k, d, dtype, softmax):
         scratch=np.empty(k * lanes if softmax else 0),
         centered=np.empty((lanes, d) if softmax else (0, 0)),
         block_sums=np.empty((k, d) if softmax else (0, 0)),
+        coarse=make_coarse_work(k, d, lanes),
     )
 
 
-def _is_compact(codebook, sigma):
-    """Whether `_kernels.softmax_rows` can be used.
+def make_coarse(centers, shift):
+    """The centres in float32, in units of the largest coordinate."""
+    k, d = centers.shape
+    moved = centers - shift
+    largest = np.max(np.abs(moved))
+    unit = float(np.ldexp(1.0, np.frexp(largest)[1])) if largest > 0.0 else 1.0
+    moved /= unit
+    norms = np.einsum("ij,ij->i", moved, moved)
+    rounding = relative_rounding(np.float32, d)
+    if d <= _kernels.N_FEATURES_COARSE and d % 2:  # features are taken in pairs
+        moved = np.column_stack([moved, np.zeros(k)])
+    return Coarse(
+        np.ascontiguousarray(-2.0 * moved, dtype=np.float32),
+        ((1.0 - rounding) * norms).astype(np.float32),
+        norms,
+        shift,
+        unit,
+        rounding,
+    )
 
-    It adds up all shares about one point, which may lie no farther from any
-    centre than digits can be spared.
-    """
-    reach = np.max(np.abs(codebook.centers - codebook.shift))
-    return sigma * sigma > 0.0 and reach <= COMPACT * sigma
+
+def make_coarse_work(k, d, lanes):
+    """Buffers for `_kernels.find_nearest`."""
+    small = d <= _kernels.N_FEATURES_COARSE
+    return CoarseWork(
+        columns=np.zeros((d + d % 2, lanes) if small else (0, 0), dtype=np.float32),
+        rows=np.zeros((0, 0) if small else (lanes, d), dtype=np.float32),
+        norms=np.empty(lanes),
+        products=np.empty((4 if small else k, lanes), dtype=np.float32),
+        smallest=np.empty(lanes, dtype=np.float32),
+        second=np.empty(lanes, dtype=np.float32),
+        nearest=np.empty(lanes, dtype=np.int32),
+    )
 
 
 def is_direct(k, d):

@@ -127,7 +127,10 @@ def check_centers(centers, X, name):
 
 
 def canonical(X):
-    """A CSR matrix with sorted indices and no entry twice; a copy if need be."""
+    """A CSR matrix with sorted indices, no entry twice and none that is zero.
+
+    A copy if need be.
+    """
     if not sparse.issparse(X):
         return X
     if X.indices.dtype != X.indptr.dtype:  # older SciPy takes no rows of these
@@ -136,6 +139,9 @@ def canonical(X):
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
+    if np.count_nonzero(X.data) < X.data.size:
+        X = X.copy()
+        X.eliminate_zeros()
     return X
 
 

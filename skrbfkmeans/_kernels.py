@@ -28,6 +28,14 @@ from ._jit import FAST, jit
 # this many numbers in all centres; beyond, a matrix product is faster.
 N_FEATURES_DIRECT, SIZE_DIRECT = 9, 256
 
+# With at most this many features, coarse scores are found without BLAS.
+N_FEATURES_COARSE = 16
+
+# Coarse scores are float32, in units of the farthest centre. They may lose so much
+# by underflow, and are not used for rows whose squared length is larger than this,
+# nor if in the user's units a gap is so small that float64 could lose it.
+UNDERFLOW, OVERFLOW, LEAST_GAP = 1e-32, 1e30, 1e-290
+
 # A sparse row's squared distance below this share of the centre's squared length
 # has lost too many digits in a difference of lengths, and is summed anew.
 CANCELLATION = 1e-3
@@ -36,12 +44,17 @@ CANCELLATION = 1e-3
 # to it, is computed directly.
 DISTANCE_TOLERANCE = 1e-12
 
+EPS = 2.0**-52
+
+# Bounds on squared distances are trusted but for this relative error.
+SLACK = 1.0 + 1e-10
+
 # exp(-LOG_ROUNDING) is below the rounding of a float64 sum that holds a one.
 LOG_ROUNDING = 36.0
 LEAST_SHARE = 2.3195228302435696e-16
 
-# What `em_rows` adds up besides sums and masses.
-OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED = range(4)
+# What `em_rows` adds up besides sums.
+OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED, PICKED = range(5)
 
 
 # --- distances ---------------------------------------------------------------
@@ -128,30 +141,40 @@ def direct_scores(columns, centers, scores):
 
 
 @jit
-def load_columns(X, start, stop, columns):
+def load_columns(X, picked, n, columns):
     """Copy a block of rows, transposed; lanes without a row repeat the last."""
     n_features, n_lanes = columns.shape
-    n = stop - start
     for f in range(n_features):
         column = columns[f]
         for i in range(n):
-            column[i] = X[start + i, f]
+            column[i] = X[picked[i], f]
         for i in range(n, n_lanes):
             column[i] = column[n - 1]
 
 
 @jit(fastmath=FAST)
-def load_rows(X, start, stop, shift, rows, norms):
+def load_rows(X, picked, n, shift, rows, norms):
     """Copy a block of rows less `shift`; `norms` gets their squared lengths."""
     n_lanes, n_features = rows.shape
     for i in range(n_lanes):
-        row = min(start + i, stop - 1)
+        x = X[picked[min(i, n - 1)]]
         total = 0.0
         for f in range(n_features):
-            value = X[row, f] - shift[f]
+            value = x[f] - shift[f]
             rows[i, f] = value
             total += value * value
         norms[i] = total
+
+
+@jit(inline=True)
+def two_least(value, j, low, high, who):
+    """The two least of ``low <= high`` and a value, and whose the least is."""
+    less = value < low
+    loser = low if less else value
+    high = loser if loser < high else high
+    who = j if less else who
+    low = value if less else low
+    return low, high, who
 
 
 @jit
@@ -170,44 +193,73 @@ def two_smallest(scores, offsets, slope, smallest, second, nearest):
         o0, o1, o2, o3 = offsets[j], offsets[j + 1], offsets[j + 2], offsets[j + 3]
         for i in range(n_lanes):
             low, high, who = smallest[i], second[i], nearest[i]
-            value = o0 + slope * s0[i]
-            less = value < low
-            loser = low if less else value
-            high = loser if loser < high else high
-            who = j if less else who
-            low = value if less else low
-            value = o1 + slope * s1[i]
-            less = value < low
-            loser = low if less else value
-            high = loser if loser < high else high
-            who = j + 1 if less else who
-            low = value if less else low
-            value = o2 + slope * s2[i]
-            less = value < low
-            loser = low if less else value
-            high = loser if loser < high else high
-            who = j + 2 if less else who
-            low = value if less else low
-            value = o3 + slope * s3[i]
-            less = value < low
-            loser = low if less else value
-            high = loser if loser < high else high
-            who = j + 3 if less else who
-            low = value if less else low
+            low, high, who = two_least(o0 + slope * s0[i], j, low, high, who)
+            low, high, who = two_least(o1 + slope * s1[i], j + 1, low, high, who)
+            low, high, who = two_least(o2 + slope * s2[i], j + 2, low, high, who)
+            low, high, who = two_least(o3 + slope * s3[i], j + 3, low, high, who)
             smallest[i], second[i], nearest[i] = low, high, who
         j += 4
     while j < k:
         s0, o0 = scores[j], offsets[j]
         for i in range(n_lanes):
             low, high, who = smallest[i], second[i], nearest[i]
-            value = o0 + slope * s0[i]
-            less = value < low
-            loser = low if less else value
-            high = loser if loser < high else high
-            who = j if less else who
-            low = value if less else low
+            low, high, who = two_least(o0 + slope * s0[i], j, low, high, who)
             smallest[i], second[i], nearest[i] = low, high, who
         j += 1
+
+
+@jit(fastmath={"contract"})
+def coarse_two_smallest(
+    columns, factor, offsets, n, partial, smallest, second, nearest
+):
+    """The two smallest of ``offsets[j] + <factor[j], columns[:, i]>`` over j.
+
+    For the first n lanes, in float32. The number of features is even.
+    """
+    k, d = factor.shape
+    for i in range(n):
+        smallest[i], second[i], nearest[i] = np.inf, np.inf, 0
+    p0, p1, p2, p3 = partial[0], partial[1], partial[2], partial[3]
+    for j in range(0, k - 3, 4):  # four centres at a time, two features at a time
+        j0, j1, j2, j3 = np.int32(j), np.int32(j + 1), np.int32(j + 2), np.int32(j + 3)
+        o0, o1, o2, o3 = offsets[j0], offsets[j1], offsets[j2], offsets[j3]
+        for i in range(n):
+            p0[i], p1[i], p2[i], p3[i] = o0, o1, o2, o3
+        for f in range(0, d, 2):
+            x, y = columns[f], columns[f + 1]
+            a0, a1, a2, a3 = factor[j0, f], factor[j1, f], factor[j2, f], factor[j3, f]
+            b0, b1 = factor[j0, f + 1], factor[j1, f + 1]
+            b2, b3 = factor[j2, f + 1], factor[j3, f + 1]
+            if f < d - 2:
+                for i in range(n):
+                    p0[i] += a0 * x[i] + b0 * y[i]
+                    p1[i] += a1 * x[i] + b1 * y[i]
+                    p2[i] += a2 * x[i] + b2 * y[i]
+                    p3[i] += a3 * x[i] + b3 * y[i]
+                continue
+            for i in range(n):
+                low, high, who = smallest[i], second[i], nearest[i]
+                value = p0[i] + a0 * x[i] + b0 * y[i]
+                low, high, who = two_least(value, j0, low, high, who)
+                value = p1[i] + a1 * x[i] + b1 * y[i]
+                low, high, who = two_least(value, j1, low, high, who)
+                value = p2[i] + a2 * x[i] + b2 * y[i]
+                low, high, who = two_least(value, j2, low, high, who)
+                value = p3[i] + a3 * x[i] + b3 * y[i]
+                low, high, who = two_least(value, j3, low, high, who)
+                smallest[i], second[i], nearest[i] = low, high, who
+    for j in range(k - k % 4, k):
+        j0, o0 = np.int32(j), offsets[j]
+        for i in range(n):
+            p0[i] = o0
+        for f in range(0, d, 2):
+            x, y, a0, b0 = columns[f], columns[f + 1], factor[j, f], factor[j, f + 1]
+            for i in range(n):
+                p0[i] += a0 * x[i] + b0 * y[i]
+        for i in range(n):
+            low, high, who = smallest[i], second[i], nearest[i]
+            low, high, who = two_least(p0[i], j0, low, high, who)
+            smallest[i], second[i], nearest[i] = low, high, who
 
 
 # --- responsibilities --------------------------------------------------------
@@ -421,17 +473,17 @@ def exp_in_place(values, scratch):
 
 
 @jit(fastmath=FAST)
-def sparse_scores(csr, start, stop, transposed, scores, norms, dots):
+def sparse_scores(csr, picked, n, transposed, scores, norms, dots):
     """Products of sparse rows with the centres, and squared lengths of the rows.
 
     `transposed` are the centres, of shape (features, centres); `dots` is
     scratch for one row.
     """
     values, indices, indptr = csr
-    for i in range(stop - start):
+    for i in range(n):
         dots[:] = 0.0
         total = 0.0
-        for p in range(indptr[start + i], indptr[start + i + 1]):
+        for p in range(indptr[picked[i]], indptr[picked[i] + 1]):
             value, column = np.float64(values[p]), transposed[indices[p]]
             total += value * value
             for j in range(dots.size):
@@ -442,81 +494,134 @@ def sparse_scores(csr, start, stop, transposed, scores, norms, dots):
 
 
 @jit
-def score_block(X, csr, start, stop, codebook, work):
-    """Fill ``work.scores`` and the two smallest for rows start to stop.
+def score_block(X, csr, n, codebook, work):
+    """Fill ``work.scores`` and the two smallest for the n rows in ``work.picked``.
 
     A squared distance is ``norms[i] + offsets[j] + slope * scores[j, i]``;
     `slope` is returned. In the direct case norms and offsets are zero.
     """
-    slope = -2.0
+    slope, picked, scores = -2.0, work.picked, work.scores
     if csr is not None:
-        sparse_scores(
-            csr, start, stop, codebook.factor, work.scores, work.norms, work.logits
-        )
+        sparse_scores(csr, picked, n, codebook.factor, scores, work.norms, work.logits)
     if X is not None:
         if codebook.rounding == 0.0:
             slope = 1.0
-            load_columns(X, start, stop, work.columns)
-            direct_scores(work.columns, codebook.centers, work.scores)
+            load_columns(X, picked, n, work.columns)
+            direct_scores(work.columns, codebook.centers, scores)
         else:
-            load_rows(X, start, stop, codebook.shift, work.rows, work.norms)
+            load_rows(X, picked, n, codebook.shift, work.rows, work.norms)
             np.dot(codebook.factor, work.rows.T, work.products)
             if work.products.itemsize == 4:  # else `products` is `scores`
-                for j in range(work.scores.shape[0]):
-                    source, target = work.products[j], work.scores[j]
+                for j in range(scores.shape[0]):
+                    source, target = work.products[j], scores[j]
                     for i in range(target.size):
                         target[i] = source[i]
     two_smallest(
-        work.scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
+        scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
     )
     return slope
 
 
 @jit
-def list_candidates(
-    X,
-    csr,
-    start,
-    stop,
-    codebook,
-    work,
-    slope,
-    two_sigma2,
-    width,
-    measuring,
-):
+def find_nearest(X, n, codebook, work):
+    """The nearest centre of each of the n dense rows in ``work.picked``.
+
+    For lane i it becomes ``nearest[i]``, the first in case of ties;
+    ``smallest[i]`` an upper bound on its squared distance, and ``second[i]`` a
+    lower bound on the squared distances to all other centres. Scores in
+    float32 tell most rows; of the others all distances are computed.
+    """
+    coarse, rough = codebook.coarse, work.coarse
+    n_lanes = min((n + 15) // 16 * 16, work.picked.size)
+    if coarse.factor.shape[1] <= N_FEATURES_COARSE:
+        load_coarse_columns(X, work.picked, n, coarse, rough.columns, rough.norms)
+        coarse_two_smallest(
+            rough.columns, coarse.factor, coarse.offsets, n_lanes, rough.products,
+            rough.smallest, rough.second, rough.nearest,
+        )  # fmt: skip
+    else:
+        load_coarse_rows(X, work.picked, n, coarse, rough.rows, rough.norms)
+        k = coarse.factor.shape[0]
+        products = rough.products.reshape(-1)[: k * n_lanes].reshape((k, n_lanes))
+        np.dot(coarse.factor, rough.rows[:n_lanes].T, products)
+        two_smallest(
+            products, coarse.offsets, np.float32(1.0), rough.smallest, rough.second,
+            rough.nearest,
+        )  # fmt: skip
+    unit2 = coarse.unit * coarse.unit
+    for i in range(n):
+        j, norm = rough.nearest[i], rough.norms[i]
+        low, high = np.float64(rough.smallest[i]), np.float64(rough.second[i])
+        doubt = coarse.rounding * (norm + coarse.norms[j]) + UNDERFLOW
+        gap = high - low
+        if gap > 2.0 * doubt and norm < OVERFLOW and gap * unit2 > LEAST_GAP:
+            work.nearest[i] = j
+            work.smallest[i] = (low + norm + 2.0 * doubt) * unit2
+            work.second[i] = (high + norm - 2.0 * doubt) * unit2
+        else:
+            row, smallest, second = work.picked[i], np.inf, np.inf
+            for j in range(codebook.centers.shape[0]):
+                value = dense_squared_distance(X, row, codebook.centers, j)
+                if value < smallest:
+                    smallest, second, work.nearest[i] = value, smallest, j
+                elif value < second:
+                    second = value
+            work.smallest[i], work.second[i] = smallest, second
+
+
+@jit
+def load_coarse_columns(X, picked, n, coarse, columns, norms):
+    """Copy a block of rows less the shift, in coarse units, transposed."""
+    shift, per_unit = coarse.shift, 1.0 / coarse.unit
+    norms[:] = 0.0
+    for f in range(shift.size):
+        column = columns[f]
+        for i in range(n):
+            value = (X[picked[i], f] - shift[f]) * per_unit
+            column[i] = value
+            norms[i] += value * value
+
+
+@jit(fastmath=FAST)
+def load_coarse_rows(X, picked, n, coarse, rows, norms):
+    """Copy a block of rows less the shift, in coarse units."""
+    shift, per_unit = coarse.shift, 1.0 / coarse.unit
+    for i in range(n):
+        x, total = X[picked[i]], 0.0
+        for f in range(shift.size):
+            value = (x[f] - shift[f]) * per_unit
+            rows[i, f] = value
+            total += value * value
+        norms[i] = total
+
+
+@jit
+def list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width):
     """List the centres that can have a share in each row of a scored block.
 
     Those are the centres less than `width` farther, in squared distance, than
     the nearest. For lane i, ``counts[i]`` of them stand in ``members[i]`` in
     increasing order, their squared distances less the smallest in
-    ``gaps[i]``; ``smallest[i]`` becomes that smallest squared distance and
-    ``nearest[i]`` the first centre that has it. Unless `measuring`, the
-    smallest distance of a row with a single candidate may be left out.
+    ``gaps[i]``; ``nearest[i]`` becomes the first centre that has the smallest
+    squared distance, ``smallest[i]`` that distance, if there are several
+    candidates, else an upper bound on it, and ``second[i]`` a lower bound on
+    the squared distances to all other centres.
     """
     centers, offsets, rounding = codebook.centers, codebook.offsets, codebook.rounding
     scores, norms, nearest = work.scores, work.norms, work.nearest
     members, gaps, counts = work.members, work.gaps, work.counts
-    if rounding == 0.0 and not measuring:
-        return  # `score_block` has found the nearest centre, and no more is wanted
-    n_centers = scores.shape[0]
+    n_centers, n_features = centers.shape
+    direct_rounding = 4.0 * (n_features + 4) * EPS if rounding == 0.0 else 0.0
     tolerance = codebook.tolerance * two_sigma2
-    for i in range(stop - start):
-        row = start + i
-        scale = norms[i] + codebook.norms[nearest[i]]
-        doubt = 2.0 * rounding * scale
+    for i in range(n_rows):
+        j = nearest[i]
+        scale = norms[i] + codebook.norms[j]
+        doubt = 2.0 * rounding * scale + direct_rounding * work.smallest[i]
         gap = work.second[i] - work.smallest[i]
         if gap > doubt and gap >= width + doubt:
-            counts[i] = 1
-            members[i, 0] = nearest[i]
-            gaps[i, 0] = 0.0
-            if measuring and rounding > 0.0:
-                j = nearest[i]
-                work.smallest[i] += norms[i] + rounding * codebook.norms[j]
-                if codebook.unit * scale > DISTANCE_TOLERANCE * work.smallest[i]:
-                    work.smallest[i] = squared_distance(
-                        X, csr, row, centers, codebook.norms, j
-                    )
+            counts[i], members[i, 0], gaps[i, 0] = 1, j, 0.0
+            work.smallest[i] += norms[i] + rounding * (scale + codebook.norms[j])
+            work.second[i] += norms[i] - 2.0 * rounding * norms[i]
             continue
         limit = work.smallest[i] + width + doubt
         n = 0
@@ -528,7 +633,7 @@ def list_candidates(
         if doubt > 0.0 and (gap <= doubt or codebook.unit * scale > tolerance):
             for c in range(n):
                 gaps[i, c] = squared_distance(
-                    X, csr, row, centers, codebook.norms, members[i, c]
+                    X, csr, work.picked[i], centers, codebook.norms, members[i, c]
                 )
         else:
             for c in range(n):
@@ -538,52 +643,85 @@ def list_candidates(
             if gaps[i, c] < gaps[i, best]:
                 best = c
         smallest = gaps[i, best]
-        work.smallest[i] = max(smallest, 0.0)
         nearest[i] = members[i, best]
+        second = limit + norms[i] - 2.0 * rounding * norms[i]
         counts[i] = 0
         for c in range(n):
+            if c != best:
+                second = min(second, gaps[i, c])
             difference = gaps[i, c] - smallest
             if difference < width or c == best:
                 members[i, counts[i]] = members[i, c]
                 gaps[i, counts[i]] = difference
                 counts[i] += 1
+        work.smallest[i], work.second[i] = max(smallest, 0.0), second
 
 
 # --- passes over rows --------------------------------------------------------
 
 
 @jit
+def pick_all(start, stop, picked):
+    """List the rows from `start` on until a block is full; return their number."""
+    n = min(stop - start, picked.size)
+    for i in range(n):
+        picked[i] = start + i
+    return n
+
+
+@jit
 def margin_rows(X, csr, start, stop, codebook, work, totals):
     """Lower ``totals[0]`` to the least gap of two smallest squared distances."""
-    n_lanes = work.smallest.size
-    k = codebook.centers.shape[0]
+    centers, norms = codebook.centers, codebook.norms
     margin = totals[0]
-    for first in range(start, stop, n_lanes):
-        last = min(first + n_lanes, stop)
-        slope = score_block(X, csr, first, last, codebook, work)
-        for i in range(last - first):
-            scale = work.norms[i] + codebook.norms[work.nearest[i]]
+    while start < stop:
+        n = pick_all(start, stop, work.picked)
+        slope = score_block(X, csr, n, codebook, work)
+        for i in range(n):
+            scale = work.norms[i] + norms[work.nearest[i]]
             doubt = 2.0 * codebook.rounding * scale
             if work.second[i] - work.smallest[i] - doubt >= margin:
                 continue
             smallest, second = np.inf, np.inf
             limit = work.second[i] + doubt
-            for j in range(k):
+            for j in range(centers.shape[0]):
                 if codebook.offsets[j] + slope * work.scores[j, i] <= limit:
-                    value = squared_distance(
-                        X,
-                        csr,
-                        first + i,
-                        codebook.centers,
-                        codebook.norms,
-                        j,
-                    )
+                    value = squared_distance(X, csr, start + i, centers, norms, j)
                     if value < smallest:
                         smallest, second = value, smallest
                     elif value < second:
                         second = value
             margin = min(margin, second - smallest)
+        start += n
     totals[0] = margin
+
+
+@jit
+def label_rows(X, csr, start, stop, codebook, work, labels):
+    """Nearest centre of each row; the first, in case of ties."""
+    while start < stop:
+        n = pick_all(start, stop, work.picked)
+        if X is not None:
+            find_nearest(X, n, codebook, work)
+        if csr is not None:
+            slope = score_block(X, csr, n, codebook, work)
+            list_candidates(X, csr, n, codebook, work, slope, 0.0, 0.0)
+        for i in range(n):
+            labels[start + i] = work.nearest[i]
+        start += n
+
+
+@jit
+def inertia_rows(X, csr, weights, start, stop, codebook, labels, totals):
+    """Add to ``totals[0]`` the weighted squared distances to the labelled centres."""
+    total = 0.0
+    for i in range(start, stop):
+        w = weights[i] if weights.size else 1.0
+        if w > 0.0:
+            total += w * squared_distance(
+                X, csr, i, codebook.centers, codebook.norms, labels[i]
+            )
+    totals[0] += total
 
 
 @jit
@@ -605,17 +743,7 @@ def distance_rows(X, csr, start, stop, codebook, out):
 
 @jit
 def responsibility_rows(
-    X,
-    csr,
-    start,
-    stop,
-    codebook,
-    work,
-    alpha,
-    two_sigma2,
-    width,
-    out,
-    origin,
+    X, csr, start, stop, codebook, work, alpha, two_sigma2, width, out, origin
 ):
     """Responsibilities of each row into `out`, which begins with row `origin`.
 
@@ -623,24 +751,12 @@ def responsibility_rows(
     the latter is raised by one unit in the last place, so that the argmax of a
     row is always its label.
     """
-    n_lanes = work.smallest.size
-    for first in range(start, stop, n_lanes):
-        last = min(first + n_lanes, stop)
-        slope = score_block(X, csr, first, last, codebook, work)
-        list_candidates(
-            X,
-            csr,
-            first,
-            last,
-            codebook,
-            work,
-            slope,
-            two_sigma2,
-            width,
-            True,
-        )
-        for i in range(last - first):
-            row, n = first + i - origin, work.counts[i]
+    while start < stop:
+        n_rows = pick_all(start, stop, work.picked)
+        slope = score_block(X, csr, n_rows, codebook, work)
+        list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width)
+        for i in range(n_rows):
+            row, n = start + i - origin, work.counts[i]
             for c in range(n):
                 work.logits[c] = -work.gaps[i, c] / two_sigma2 if n > 1 else 0.0
             entmax_row(work.logits, n, alpha, work.shares)
@@ -651,74 +767,102 @@ def responsibility_rows(
             for j in range(nearest):
                 if out[row, j] >= out[row, nearest]:
                     out[row, nearest] = np.nextafter(out[row, j], out.dtype.type(2.0))
+        start += n_rows
+
+
+@jit
+def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, picked):
+    """List rows from `row` on, until a block is full, whose share is in doubt.
+
+    A row that belongs to one centre alone still does if, in squared distance,
+    every other centre is more than `width` farther. Its distance to its own is
+    at most ``upper`` plus what that centre has moved since, and to the others
+    at least ``lower`` less what any of them has, and at least the distance
+    from its own centre to the next less the first [1]_. If those bounds do not
+    tell, the first is measured. All rows that are passed over are such.
+
+    Returns the first row not looked at, and the number of rows listed.
+
+    References
+    ----------
+    .. [1] G. Hamerly, "Making k-means even faster", SDM (2010).
+    """
+    upper, lower, moved = bounds.upper, bounds.lower, bounds.moved
+    fallen, apart, centers = bounds.fallen, bounds.apart, codebook.centers
+    n, size = 0, picked.size
+    while row < stop and n < size:
+        picked[n] = row  # stays if n is raised
+        far = lower[row]
+        if far > -np.inf:
+            j = np.uint64(labels[row])
+            near = upper[row] + moved[j]
+            far = max(far - fallen[j], apart[j] - near)
+            if far > 0.0 and far * far > SLACK * (near * near + width):
+                row += 1
+                continue
+            if X is not None:
+                square = dense_squared_distance(X, row, centers, j)
+            if csr is not None:
+                square = sparse_squared_distance(csr, row, centers, codebook.norms, j)
+            near = np.sqrt(square)
+            upper[row] = near - moved[j]
+            far = max(far, apart[j] - near)
+            n += not (far > 0.0 and far * far > SLACK * (square + width))
+        else:
+            n += 1
+        row += 1
+    return row, n
 
 
 @jit
 def em_rows(
-    X,
-    csr,
-    weights,
-    start,
-    stop,
-    codebook,
-    work,
-    alpha,
-    two_sigma2,
-    width,
-    measuring,
-    labels,
-    moments,
-):
-    """One E-step and the sums that the M-step needs, for rows start to stop.
+    X, csr, weights, start, stop, codebook, work, alpha, two_sigma2, width,
+    bounds, labels, origins, origin_norms, held, soft, totals,
+):  # fmt: skip
+    """One E-step, and the sums that the M-step needs, for rows start to stop.
 
-    Adds to ``moments.sums`` (k, d) the responsibilities times the rows less
-    the origins, to ``moments.masses`` (k,) the responsibilities, and to
-    ``moments.totals`` the free energy, the weight of the rows with more than
-    one share, the weighted number of shares, and the number of labels that
-    changed; all weighted. Rows of zero weight get a label and no more. With
-    ``sums`` of shape (0, 0), sums and masses are left out; unless `measuring`,
-    all but the labels is.
+    Rows that belong to one centre alone are held in running sums, ``held``:
+    weights and weighted sums, about the centres' origins, of the rows, of
+    their coordinates and of their squared distances. Those whose `bounds` show
+    that nothing has changed are not touched. Rows with several shares are
+    added to ``soft``, which begins with zeros. ``touched`` tells the centres
+    whose sums have changed.
+
+    Adds to ``totals`` the free energy of the soft rows, their weight, their
+    weighted number of shares, the number of labels that changed, and that of
+    the rows whose distances were computed. Rows of zero weight get a label and
+    no more.
     """
-    sums, masses, totals = moments.sums, moments.masses, moments.totals
+    upper, lower, moved, fallen = (
+        bounds.upper, bounds.lower, bounds.moved, bounds.fallen
+    )  # fmt: skip
     nearest, counts, smallest = work.nearest, work.counts, work.smallest
-    members, gaps, origins = work.members, work.gaps, moments.origins
+    members, gaps, picked = work.members, work.gaps, work.picked
     logits, shares = work.logits, work.shares
-    objective, soft_weight, support, changed = 0.0, 0.0, 0.0, 0
-    summing = sums.shape[0] > 0
-    n_lanes = work.smallest.size
-    for first in range(start, stop, n_lanes):
-        last = min(first + n_lanes, stop)
-        slope = score_block(X, csr, first, last, codebook, work)
-        list_candidates(
-            X,
-            csr,
-            first,
-            last,
-            codebook,
-            work,
-            slope,
-            two_sigma2,
-            width,
-            measuring,
+    sums, masses, squares = held.sums, held.masses, held.squares
+    held_counts, touched = held.counts, held.touched
+    sums_soft, masses_soft, touched_soft = soft.sums, soft.masses, soft.touched
+    while start < stop:
+        start, n_rows = pick_rows(
+            X, csr, start, stop, codebook, bounds, labels, width, picked
         )
-        if not measuring:
-            for i in range(last - first):
-                labels[first + i] = nearest[i]
-            continue
-        for i in range(last - first):
-            row = first + i
-            j, n = nearest[i], counts[i]
+        if n_rows == 0:
+            break
+        totals[PICKED] += n_rows
+        if X is not None and width == 0.0:
+            find_nearest(X, n_rows, codebook, work)
+            counts[:n_rows] = 1
+        else:
+            slope = score_block(X, csr, n_rows, codebook, work)
+            list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width)
+        for i in range(n_rows):
+            row, j, n = picked[i], nearest[i], counts[i]
             w = weights[row] if weights.size else 1.0
+            holder = labels[row] if lower[row] > -np.inf else -1
             if labels[row] != j:
                 labels[row] = j
-                changed += w > 0.0
-            if not w > 0.0:
-                continue
-            if n == 1:
-                shares[0] = 1.0
-                objective += w * smallest[i]
-                support += w
-            else:
+                totals[CHANGED] += w > 0.0
+            if n > 1:
                 for c in range(n):
                     logits[c] = -gaps[i, c] / two_sigma2
                 entmax_row(logits, n, alpha, shares)
@@ -726,59 +870,74 @@ def em_rows(
                 for c in range(n):
                     energy += shares[c] * gaps[i, c]
                     n_shares += shares[c] > 0.0
-                objective += w * (smallest[i] + energy)
-                support += w * n_shares
-                soft_weight += w if n_shares > 1 else 0.0
-            if not summing:
+                if n_shares > 1:
+                    j, lower[row] = -1, -np.inf
+                    totals[OBJECTIVE] += w * (smallest[i] + energy)
+                    totals[SOFT_WEIGHT] += w
+                    totals[SUPPORT] += w * n_shares
+            if j >= 0:
+                upper[row] = np.sqrt(smallest[i]) - moved[j]
+                lower[row] = np.sqrt(work.second[i]) + fallen[j]
+            if not w > 0.0:
                 continue
-            for c in range(n):
-                share = w * shares[c]
-                if share > 0.0:
-                    j = members[i, c]
-                    if X is not None:
-                        add_dense_share(X, row, share, j, origins, sums, masses)
-                    if csr is not None:
-                        add_sparse_share(csr, row, share, j, sums, masses)
-    totals[OBJECTIVE] += objective
-    totals[SOFT_WEIGHT] += soft_weight
-    totals[SUPPORT] += support
-    totals[CHANGED] += changed
+            if j < 0:
+                for c in range(n):
+                    share = w * shares[c]
+                    if share > 0.0:
+                        m = members[i, c]
+                        touched_soft[m] = True
+                        masses_soft[m] += share
+                        add_row(X, csr, row, share, m, origins, sums_soft)
+            if j == holder:
+                continue
+            for sign in (1, -1):  # to its new centre, and away from the old
+                m = j if sign == 1 else holder
+                if m < 0:
+                    continue
+                touched[m] = True
+                masses[m] += sign * w
+                add_row(X, csr, row, sign * w, m, origins, sums)
+                square = squared_distance(X, csr, row, origins, origin_norms, m)
+                squares[m] += sign * w * square
+                held_counts[m] += sign
+                if held_counts[m] == 0:  # leave no rounding behind
+                    sums[m, :] = 0.0
+                    masses[m] = squares[m] = 0.0
 
 
 @jit(inline=True)
-def add_dense_share(X, row, w, j, origins, sums, masses):
-    """Add a dense row with weight w to centre j."""
-    x, origin, total = X[np.uint64(row)], origins[np.uint64(j)], sums[np.uint64(j)]
-    masses[j] += w
-    for f in range(x.size):
-        total[f] += w * (x[f] - origin[f])
-
-
-@jit(inline=True)
-def add_sparse_share(csr, row, w, j, sums, masses):
-    """Add a sparse row, whose origin is 0, with weight w to centre j."""
-    values, indices, indptr = csr
-    masses[j] += w
-    for p in range(indptr[row], indptr[row + 1]):
-        sums[j, indices[p]] += w * values[p]
+def add_row(X, csr, row, w, j, origins, sums):
+    """Add a row with weight w to the sum of centre j, of sparse rows about zero."""
+    total, origin = sums[j], origins[j]
+    if X is not None:
+        x = X[row]
+        for f in range(x.size):
+            total[f] += w * (x[f] - origin[f])
+    if csr is not None:
+        values, indices, indptr = csr
+        for p in range(indptr[row], indptr[row + 1]):
+            total[indices[p]] += w * values[p]
 
 
 @jit
-def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, moments):
+def softmax_rows(
+    X, weights, start, stop, codebook, work, two_sigma2, labels, origins, soft, totals
+):
     """`em_rows` for alpha = 1 and sigma > 0, as whole vectors and products.
 
-    Shares that are lost in the rounding of their sum are 0.
+    All rows are soft, and all origins the same. Shares that are lost in the
+    rounding of their sum are 0.
     """
-    sums, masses, totals = moments.sums, moments.masses, moments.totals
+    sums, masses = soft.sums, soft.masses
     shares, row_sums, rates = work.scores, work.second, work.limits
     smallest, norms, nearest = work.smallest, work.norms, work.nearest
-    counts = work.counts
-    lengths, shift = codebook.norms, moments.origins[0]
+    counts, lengths = work.counts, codebook.norms
     k, n_lanes = shares.shape
-    for first in range(start, stop, n_lanes):
-        last = min(first + n_lanes, stop)
-        slope = score_block(X, None, first, last, codebook, work)
-        restore_scores(X, first, last, codebook, work, slope, two_sigma2)
+    soft.touched[:] = True
+    while start < stop:
+        n_rows = pick_all(start, stop, work.picked)
+        slope = score_block(X, None, n_rows, codebook, work)
+        restore_scores(X, n_rows, codebook, work, slope, two_sigma2)
         for i in range(n_lanes):
             smallest[i] = lengths[nearest[i]] + slope * shares[nearest[i], i]
         for j in range(k):
@@ -795,9 +954,8 @@ def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, mo
                 row_sums[i] += value
                 counts[i] += value > 0.0
         rates[:] = 0.0
-        for i in range(last - first):
-            row = first + i
-            j = nearest[i]
+        for i in range(n_rows):
+            row, j = start + i, nearest[i]
             w = weights[row] if weights.size else 1.0
             if labels[row] != j:
                 labels[row] = j
@@ -816,22 +974,23 @@ def softmax_rows(X, weights, start, stop, codebook, work, two_sigma2, labels, mo
                 mass += share[i]
             masses[j] += mass
         for i in range(n_lanes):
-            row = min(first + i, stop - 1)
-            for f in range(shift.size):
-                work.centered[i, f] = X[row, f] - shift[f]
+            row = start + min(i, n_rows - 1)
+            for f in range(origins.shape[1]):
+                work.centered[i, f] = X[row, f] - origins[0, f]
         np.dot(shares, work.centered, work.block_sums)
         for j in range(k):
-            for f in range(shift.size):
+            for f in range(origins.shape[1]):
                 sums[j, f] += work.block_sums[j, f]
+        start += n_rows
 
 
 @jit
-def restore_scores(X, start, stop, codebook, work, slope, two_sigma2):
+def restore_scores(X, n_rows, codebook, work, slope, two_sigma2):
     """Recompute directly the scores of the lanes where rounding could tell."""
     if codebook.rounding == 0.0:
         return
     tolerance = codebook.tolerance * two_sigma2
-    for i in range(stop - start):
+    for i in range(n_rows):
         scale = work.norms[i] + codebook.norms[work.nearest[i]]
         gap = work.second[i] - work.smallest[i]
         doubt = 2.0 * codebook.rounding * scale
@@ -839,7 +998,7 @@ def restore_scores(X, start, stop, codebook, work, slope, two_sigma2):
             continue
         smallest = np.inf
         for j in range(codebook.norms.size):
-            value = dense_squared_distance(X, start + i, codebook.centers, j)
+            value = dense_squared_distance(X, work.picked[i], codebook.centers, j)
             if value < smallest:
                 smallest, work.nearest[i] = value, j
             work.scores[j, i] = (value - codebook.norms[j]) / slope

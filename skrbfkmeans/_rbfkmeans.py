@@ -283,7 +283,7 @@ class RBFKMeans(
 
     def _fit(self, X, rows, x_exponent, w_exponent, init, random_state):
         """`fit` after the checks."""
-        from ._annealing import anneal, is_lower
+        from ._annealing import anneal, is_lower, stored
 
         sigmas, best, best_score = None, None, np.inf
         with rows:
@@ -304,10 +304,10 @@ class RBFKMeans(
                     tol=self.tol * variances.mean(),
                     verbose=bool(self.verbose),
                 )
-                centers = scaled(run.centers, -x_exponent).astype(X.dtype)
-                labels, inertia = rows.assign(
-                    scaled(centers.astype(np.float64), x_exponent)
-                )
+                centers = stored(scaled(run.centers, -x_exponent), X.dtype)
+                as_stored = scaled(centers.astype(np.float64), x_exponent)
+                labels = rows.assign(as_stored)
+                inertia = rows.inertia(as_stored, labels)
                 score = inertia if harden else run.history["free_energy"][-1]
                 if best is None or is_lower(score, best_score, X.dtype):
                     best, best_score = (run, centers, labels, inertia), score
@@ -562,7 +562,7 @@ class RBFKMeans(
                 sigmas = np.ldexp(sigmas, -x_exponent)
             return sigmas, sigmas[-1] == 0.0
         if schedule.unit == "spread":
-            _, inertia = rows.assign(centers)
+            inertia = rows.inertia(centers, rows.assign(centers))
             scale = np.sqrt(inertia / (rows.weight * rows.n_features))
         elif schedule.unit == "critical":
             power = float(self.n_clusters) ** (self.alpha - 1.0)
@@ -591,7 +591,8 @@ class RBFKMeans(
         """`_assign` after the checks."""
         rows, centers, x_exponent = self._rows_and_centers(X, squares, weights)
         with rows:
-            labels, inertia = rows.assign(centers, measuring)
+            labels = rows.assign(centers)
+            inertia = rows.inertia(centers, labels) if measuring else 0.0
         return labels, unscaled_inertia(inertia, x_exponent, w_exponent)
 
     def _transform(self, X):

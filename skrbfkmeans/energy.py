@@ -163,10 +163,11 @@ def free_energy(
     rows, centers, sigma, alpha, exponents = _prepare(
         X, centers, sigma, alpha, sample_weight
     )
+    from ._steps import EStep
+
     with rows:
         rows.measure()
-        labels = np.full(rows.n_rows, -1, dtype=np.int32)
-        step = rows.em_step(centers, sigma, alpha, labels)
+        step = EStep(rows, alpha)(centers, sigma)
     value = unscaled_inertia(
         step.free_energy, *exponents, names="X, sigma or sample_weight"
     )

@@ -11,6 +11,7 @@ from sklearn.datasets import make_blobs
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._annealing import part_glued, relocate_empty
 from skrbfkmeans._blocks import Rows
+from skrbfkmeans._steps import EStep
 from skrbfkmeans.energy import critical_sigma, hardening_sigma, responsibilities
 from skrbfkmeans.schedules import Constant, Cosine, Cyclic, Geometric, Linear
 
@@ -313,7 +314,7 @@ def test_nothing_is_relocated_when_all_rows_lie_on_their_centres():
     labels = np.full(3, -1, dtype=np.int32)
     with Rows(X) as rows:
         rows.measure()
-        step = rows.em_step(centers, 0.0, 2.0, labels)
+        step = EStep(rows, 2.0, labels)(centers, 0.0)
         masses = step.masses.copy()
         assert not relocate_empty(rows, centers, labels, step)
         np.testing.assert_array_equal(step.masses, masses)

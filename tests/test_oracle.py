@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._blocks import Rows
+from skrbfkmeans._steps import EStep
 from skrbfkmeans.energy import (
     critical_sigma,
     free_energy,
@@ -117,9 +118,8 @@ def test_masses_of_one_step(case, dtype):
     labels = np.full(len(X), -1, dtype=np.int32)
     with Rows(X, weights_of(case)) as rows:
         rows.measure()
-        step = rows.em_step(
-            np.array(case["centers"]), case["sigma"], float(case["alpha"]), labels
-        )
+        e_step = EStep(rows, float(case["alpha"]), labels)
+        step = e_step(np.array(case["centers"]), case["sigma"])
     assert_close(step.masses, case["mass"], dtype)
 
 

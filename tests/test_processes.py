@@ -247,7 +247,7 @@ def test_an_error_in_a_helper_stops_the_other_threads_and_is_raised():
     with threadpool_limits(limits=2), Rows(np.zeros((1000, 1))) as rows:
         rows._n_threads = 2
         with pytest.raises(MemoryError, match="of the helper"):
-            rows._run(work, [range(1000), range(1000)])
+            rows.run(work, [range(1000), range(1000)])
     assert n_steps < 500
 
 
@@ -490,10 +490,10 @@ LONG = {
     "soft": (
         (50_000, 16),
         {"schedule": 1.5, "tol": 0.0, "learning_rate": 1e-3, "max_iter": 10**9},
-        "em_step",
+        "cool",
     ),
-    "hard": ((100_000, 16), {"schedule": 0.0, "n_clusters": 300}, "em_step"),
-    "one pass": ((60_000, 50), {"schedule": 0.0, "n_clusters": 30_000}, "em_step"),
+    "hard": ((100_000, 16), {"schedule": 0.0, "n_clusters": 300}, "cool"),
+    "one pass": ((60_000, 50), {"schedule": 0.0, "n_clusters": 30_000}, "cool"),
     "seeding": ((100_000, 16), {"n_clusters": 5000}, "kmeans_plusplus"),
 }
 
@@ -581,7 +581,7 @@ def interrupt_the_wait_for_a_helper(n_signals, step_seconds):
 
     threading.Timer(0.5, press).start()
     with contextlib.suppress(KeyboardInterrupt), Rows(np.zeros((1000, 1))) as rows:
-        rows._run(work, [range(1000), range(1000)])
+        rows.run(work, [range(1000), range(1000)])
         pytest.fail("Ctrl-C is lost.")
     assert thread_limits() == before
     return n_steps
