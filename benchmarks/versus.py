@@ -16,8 +16,8 @@ import warnings
 
 import numpy as np
 import sklearn
-from sklearn.cluster import KMeans, kmeans_plusplus
-from sklearn.datasets import load_digits, load_sample_image
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits, load_sample_image, make_blobs
 from threadpoolctl import threadpool_limits
 
 import skrbfkmeans
@@ -25,10 +25,7 @@ from skrbfkmeans import RBFKMeans
 
 
 def blobs(n, d, k):
-    """As many rows around k centres, which overlap a little."""
-    rng = np.random.default_rng(0)
-    centers = rng.normal(size=(k, d)) * (10.0 if d == 2 else 4.0 / np.sqrt(d))
-    return centers[rng.integers(k, size=n)] + rng.normal(size=(n, d))
+    return make_blobs(n, d, centers=k, random_state=0)[0]
 
 
 def photo(step):
@@ -67,8 +64,8 @@ def interleaved(functions, repeats):
 
 
 def same_start(X, k, repeats):
-    """Lloyd's seconds, and its ratio to Elkan's, to the hard and annealed fits."""
-    init, _ = kmeans_plusplus(X, k, random_state=0)
+    """Lloyd's seconds from random rows, and how often the others' fit into them."""
+    init = X[np.random.default_rng(0).choice(len(X), size=k, replace=False)]
     options = dict(init=init, n_init=1, tol=0, max_iter=10_000)
     models = [
         KMeans(k, **options),

@@ -42,6 +42,8 @@ class Run:
     ----------
     centers : ndarray of shape (n_clusters, n_features)
         The centres.
+    labels : ndarray of shape (n_samples,), int32, or None
+        Nearest centres of the rows, if they are known.
     hardened : bool
         Whether the centres are an exact fixed point of k-means.
     sigma : float
@@ -53,6 +55,7 @@ class Run:
     """
 
     centers: np.ndarray
+    labels: np.ndarray | None
     hardened: bool
     sigma: float
     history: dict
@@ -142,6 +145,7 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     last = len(sigmas) - 1
     position = 0
     was_hard = at_means = hardened = collapsed = False
+    scatter = _scatter(centers)
     former_shift = np.inf
     for _ in range(max_iter):
         sigma = sigmas[position]
@@ -162,7 +166,7 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
             rounding = ROUNDING * np.sqrt(np.sum(moved**2))
             settled = shift <= max(np.sqrt(tol), rounding) and shift <= former_shift
         centers, was_hard, at_means = moved, hard, hard and rate == 1.0
-        collapsed = collapsed or _scatter(centers) < COLLAPSE * _scatter(seeds)
+        collapsed = collapsed or (not hard and _scatter(moved) < COLLAPSE * scatter)
         entry = {
             "sigma": 0.0 if as_kmeans else sigma,
             "free_energy": step.free_energy,
@@ -187,7 +191,8 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
         position = following
     if verbose:
         _print_temperature(history)
-    return Run(centers, hardened, sigma, history, collapsed)
+    labels = e_step.labels if hardened and shift == 0.0 else None
+    return Run(centers, labels, hardened, sigma, history, collapsed)
 
 
 def m_step(centers, step, learning_rate, least_mass):
@@ -276,7 +281,7 @@ def _scatter(centers):
 def _next_position(sigmas, position, hard, settled):
     """Index of the temperature of the next iteration."""
     last = len(sigmas) - 1
-    if hard and np.all(np.diff(sigmas[position:]) <= 0.0):
+    if position == last or (hard and np.all(np.diff(sigmas[position:]) <= 0.0)):
         return last
     if settled:  # further iterations at this very temperature add nothing
         while position < last and sigmas[position + 1] == sigmas[position]:

@@ -48,7 +48,7 @@ Coarse = namedtuple("Coarse", "factor offsets norms shift unit rounding")
 # The buffers of one thread.
 Work = namedtuple(
     "Work",
-    "picked columns rows norms products scores smallest second nearest "
+    "picked unheld columns rows norms products scores smallest second nearest "
     "limits counts members gaps logits shares flat scratch centered block_sums coarse",
 )
 CoarseWork = namedtuple(
@@ -153,7 +153,7 @@ class Rows:
 
     def __enter__(self):
         single_threaded_blas.__enter__()
-        self._n_threads = _openmp_effective_n_threads()
+        self.n_threads = _openmp_effective_n_threads()
         self._pool = None
         self._works = {}
         return self
@@ -193,20 +193,22 @@ class Rows:
         """
         if self.is_sparse:
             return self._sparse_variances()
-        shift = np.zeros(self.n_features)
+        some = np.arange(self.n_rows)
+        if self.stored_weights.size:
+            some = np.flatnonzero(self.stored_weights)
+        some = some[:: max(1, len(some) // 100)]
+        shift = self.at(some).mean(axis=0)  # near the mean no digits are lost
         strips = self.strips(1, 4 * self.n_features)
-        for _ in range(2):  # the second pass, about the mean, loses no digits
-            partial = np.zeros((len(strips), 4, self.n_features))
-            partial[:, 2:] = np.array([[[np.inf], [-np.inf]]])
+        partial = np.zeros((len(strips), 4, self.n_features))
+        partial[:, 2:] = np.array([[[np.inf], [-np.inf]]])
 
-            def work(s, start, stop, shift=shift, partial=partial):
-                _kernels.moment_rows(
-                    self.X, self.stored_weights, start, stop, shift, *partial[s]
-                )
+        def work(s, start, stop):
+            _kernels.moment_rows(
+                self.X, self.stored_weights, start, stop, shift, *partial[s]
+            )
 
-            self.run(work, strips)
-            mean, square = partial[:, :2].sum(axis=0) / self.weight
-            shift = shift + mean
+        self.run(work, strips)
+        mean, square = partial[:, :2].sum(axis=0) / self.weight
         self.box = partial[:, 2].min(axis=0), partial[:, 3].max(axis=0)
         return np.maximum(square - mean**2, 0.0)
 
@@ -225,7 +227,7 @@ class Rows:
 
     def assign(self, centers):
         """Labels of the rows: the nearest centres, the first in case of ties."""
-        codebook = self.codebook(centers)
+        codebook = self.codebook(centers, hard=True)
         labels = np.empty(self.n_rows, dtype=np.int32)
 
         def work(s, start, stop):
@@ -238,7 +240,7 @@ class Rows:
 
     def inertia(self, centers, labels):
         """Weighted sum of the squared distances to the centres the labels name."""
-        codebook = self.codebook(centers)
+        codebook = self.codebook(centers, hard=True)
         strips = self.strips(1)
         totals = np.zeros((len(strips), 1))
 
@@ -256,7 +258,7 @@ class Rows:
 
         With `sparse_output`, a CSR matrix made of small dense pieces.
         """
-        codebook = self.codebook(centers, np.float64)  # neighbours leave no trace
+        codebook = self.codebook(centers, dtype=np.float64)  # neighbours leave no trace
         two_sigma2 = 2.0 * sigma * sigma
         width = share_width(sigma, alpha, exact=True)
         k, size = len(centers), self.n_rows
@@ -373,16 +375,16 @@ class Rows:
                 stopped = True
                 raise
 
-        n_helpers = min(self._n_threads, len(strips)) - 1
+        n_helpers = min(self.n_threads, len(strips)) - 1
         if n_helpers > 0 and self._pool is None:
-            self._pool = ThreadPoolExecutor(self._n_threads - 1, initializer=limit_blas)
+            self._pool = ThreadPoolExecutor(self.n_threads - 1, initializer=limit_blas)
         helpers = []
         try:
             for _ in range(n_helpers):
                 helpers.append(self._pool.submit(loop))
         except RuntimeError:  # there are no more threads, or the interpreter ends
             self._pool.shutdown()
-            self._pool, self._n_threads = None, 1
+            self._pool, self.n_threads = None, 1
         try:
             loop()
             wait(helpers)
@@ -392,44 +394,28 @@ class Rows:
         for helper in helpers:
             helper.result()
 
-    def codebook(self, centers, dtype=None):
+    def codebook(self, centers, shift=None, hard=False, dtype=None):
         """Centres in the forms that the kernels use.
 
-        Dense rows are shifted by the medians of the centres, so that one centre
-        far away does not cost the others' digits. Products are taken in X's
-        dtype, or in `dtype`.
+        Dense rows are shifted, by the medians of the centres if not told
+        otherwise, so that one centre far away does not cost the others' digits.
+        Products are taken in X's dtype, or in `dtype`. If `hard`, dense rows
+        are only to be given to their nearest centres.
         """
         k, d = centers.shape
         centers = np.ascontiguousarray(centers, dtype=np.float64)
         dtype = np.dtype(self.X.dtype if dtype is None else dtype)
-        middle = (k - 1) // 2
-        shift = np.partition(centers, middle, axis=0)[middle]
         if self.is_sparse:
-            dtype = np.dtype(np.float64)
-            shift = np.zeros(d)
-            factor = np.ascontiguousarray(centers.T)
             norms = np.einsum("ij,ij->i", centers, centers)
-        coarse = make_coarse(centers, shift)
-        if self.is_sparse:
-            pass
-        elif is_direct(k, d):
+            factor, shift = np.ascontiguousarray(centers.T), np.zeros(d)
+            return make_codebook(centers, factor, norms, shift, np.float64, False)
+        shift = middle_of(centers) if shift is None else shift
+        if hard or is_direct(k, d):
             factor, norms = np.zeros((0, 0), dtype=dtype), np.zeros(k)
-            return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0, coarse)
-        else:
-            factor = (centers - shift).astype(dtype)
-            norms = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
-        rounding = relative_rounding(dtype, d)
-        return Codebook(
-            centers,
-            factor,
-            (1.0 - rounding) * norms,
-            norms,
-            shift,
-            rounding,
-            float(np.finfo(dtype).eps) / 2.0,
-            LOGIT_TOLERANCE[dtype],
-            coarse,
-        )
+            return make_codebook(centers, factor, norms, shift, dtype, True)
+        factor = (centers - shift).astype(dtype)
+        norms = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
+        return make_codebook(centers, factor, norms, shift, dtype, False)
 
     def work(self, codebook, softmax=False):
         """Buffers of this thread, whose size depends on the shape of the centres."""
@@ -447,15 +433,17 @@ def make_work(k, d, dtype, softmax):
     With ``d = 0`` they are for sparse rows; only with `softmax` do they serve
     `_kernels.softmax_rows`.
     """
-    lanes = 264 if k <= 128 else 136 if k <= 512 else 72  # scores stay in cache
+    lanes = 272 if k <= 128 else 144 if k <= 512 else 80  # scores stay in cache
     direct = is_direct(k, d)
     scores = np.empty((k, lanes))
+    flat = scores.reshape(-1)
     return Work(
         picked=np.empty(lanes, dtype=np.int64),
+        unheld=np.empty(lanes, dtype=np.int64),
         columns=np.empty((d, lanes) if direct else (0, 0)),
         rows=np.empty((0, 0) if direct else (lanes, d), dtype=dtype),
         norms=np.zeros(lanes),
-        products=scores if dtype == np.float64 else np.empty((k, lanes), dtype),
+        products=flat if dtype == np.float64 else np.empty(flat.size, dtype),
         scores=scores,
         smallest=np.empty(lanes),
         second=np.empty(lanes),
@@ -466,7 +454,7 @@ def make_work(k, d, dtype, softmax):
         gaps=np.empty((lanes, k)),
         logits=np.empty(k),
         shares=np.empty(k),
-        flat=scores.reshape(-1),
+        flat=flat,
         scratch=np.empty(k * lanes if softmax else 0),
         centered=np.empty((lanes, d) if softmax else (0, 0)),
         block_sums=np.empty((k, d) if softmax else (0, 0)),
@@ -474,24 +462,30 @@ def make_work(k, d, dtype, softmax):
     )
 
 
-def make_coarse(centers, shift):
-    """The centres in float32, in units of the largest coordinate."""
+def middle_of(centers):
+    """Medians of the centres' coordinates, the lower of two."""
+    middle = (len(centers) - 1) // 2
+    return np.partition(centers, middle, axis=0)[middle]
+
+
+def make_codebook(centers, factor, norms, shift, dtype, direct):
+    """The centres in all forms."""
     k, d = centers.shape
-    moved = centers - shift
-    largest = np.max(np.abs(moved))
-    unit = float(np.ldexp(1.0, np.frexp(largest)[1])) if largest > 0.0 else 1.0
-    moved /= unit
-    norms = np.einsum("ij,ij->i", moved, moved)
     rounding = relative_rounding(np.float32, d)
-    if d <= _kernels.N_FEATURES_COARSE and d % 2:  # features are taken in pairs
-        moved = np.column_stack([moved, np.zeros(k)])
-    return Coarse(
-        np.ascontiguousarray(-2.0 * moved, dtype=np.float32),
-        ((1.0 - rounding) * norms).astype(np.float32),
-        norms,
-        shift,
-        unit,
-        rounding,
+    width = d + d % 2 if d <= _kernels.N_FEATURES_COARSE else d  # in pairs
+    coarse_factor = np.zeros((k, width), dtype=np.float32)
+    coarse_offsets, coarse_norms = np.empty(k, dtype=np.float32), np.empty(k)
+    unit = _kernels.coarsen(
+        centers, shift, rounding, coarse_factor, coarse_offsets, coarse_norms
+    )
+    coarse = Coarse(coarse_factor, coarse_offsets, coarse_norms, shift, unit, rounding)
+    if direct:
+        return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0, coarse)
+    rounding = relative_rounding(dtype, d)
+    unit, tolerance = float(np.finfo(dtype).eps) / 2.0, LOGIT_TOLERANCE[np.dtype(dtype)]
+    offsets = (1.0 - rounding) * norms
+    return Codebook(
+        centers, factor, offsets, norms, shift, rounding, unit, tolerance, coarse
     )
 
 
@@ -538,8 +532,8 @@ def relative_rounding(dtype, n_features):
     .. [1] N. J. Higham and T. Mary, "A new approach to probabilistic rounding
        error analysis", SIAM J. Sci. Comput. 41 (2019).
     """
-    unit = np.finfo(dtype).eps / 2.0
-    return 2.0 * unit * (min(n_features, 8.0 * np.sqrt(n_features)) + 6.0)
+    unit = float(np.finfo(dtype).eps) / 2.0
+    return 2.0 * unit * float(min(n_features, 8.0 * np.sqrt(n_features)) + 6.0)
 
 
 def _read_only(array):

@@ -20,6 +20,8 @@ change in another.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import math
+
 import numpy as np
 
 from ._jit import FAST, jit
@@ -53,8 +55,9 @@ SLACK = 1.0 + 1e-10
 LOG_ROUNDING = 36.0
 LEAST_SHARE = 2.3195228302435696e-16
 
-# What `em_rows` adds up besides sums.
-OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED, PICKED = range(5)
+# What an E-step adds up besides sums of rows.
+OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED, MEASURED, PICKED = range(6)
+N_TOTALS = 6
 
 
 # --- distances ---------------------------------------------------------------
@@ -117,7 +120,7 @@ def dense_squared_distance(X, i, centers, j):
 @jit(fastmath={"contract"})
 def direct_scores(columns, centers, scores):
     """Squared distances by (x - c)^2, for `columns` of shape (features, rows)."""
-    n_features, n_rows = columns.shape
+    n_features, n_rows = columns.shape[0], scores.shape[1]
     for j in range(centers.shape[0]):
         score = scores[j]
         column, c = columns[0], centers[j, 0]
@@ -142,24 +145,20 @@ def direct_scores(columns, centers, scores):
 
 @jit
 def load_columns(X, picked, n, columns):
-    """Copy a block of rows, transposed; lanes without a row repeat the last."""
-    n_features, n_lanes = columns.shape
-    for f in range(n_features):
+    """Copy a block of rows, transposed."""
+    for f in range(columns.shape[0]):
         column = columns[f]
         for i in range(n):
             column[i] = X[picked[i], f]
-        for i in range(n, n_lanes):
-            column[i] = column[n - 1]
 
 
 @jit(fastmath=FAST)
 def load_rows(X, picked, n, shift, rows, norms):
     """Copy a block of rows less `shift`; `norms` gets their squared lengths."""
-    n_lanes, n_features = rows.shape
-    for i in range(n_lanes):
-        x = X[picked[min(i, n - 1)]]
+    for i in range(n):
+        x = X[picked[i]]
         total = 0.0
-        for f in range(n_features):
+        for f in range(shift.size):
             value = x[f] - shift[f]
             rows[i, f] = value
             total += value * value
@@ -493,14 +492,23 @@ def sparse_scores(csr, picked, n, transposed, scores, norms, dots):
             scores[j, i] = dots[j]
 
 
-@jit
-def score_block(X, csr, n, codebook, work):
-    """Fill ``work.scores`` and the two smallest for the n rows in ``work.picked``.
+@jit(inline=True)
+def lanes_for(n, n_lanes):
+    """Number of lanes to work on for n rows: whole vectors."""
+    return min((n + 15) // 16 * 16, n_lanes)
 
-    A squared distance is ``norms[i] + offsets[j] + slope * scores[j, i]``;
-    `slope` is returned. In the direct case norms and offsets are zero.
+
+@jit
+def score_block(X, csr, picked, n, codebook, work):
+    """Score the n rows in `picked`, and find the two smallest of each.
+
+    Returns `slope` and the scores, of shape (centres, lanes): a squared
+    distance is ``norms[i] + offsets[j] + slope * scores[j, i]``. In the direct
+    case norms and offsets are zero.
     """
-    slope, picked, scores = -2.0, work.picked, work.scores
+    k, n_lanes = codebook.centers.shape[0], lanes_for(n, picked.size)
+    scores = work.flat[: k * n_lanes].reshape((k, n_lanes))
+    slope = -2.0
     if csr is not None:
         sparse_scores(csr, picked, n, codebook.factor, scores, work.norms, work.logits)
     if X is not None:
@@ -510,37 +518,40 @@ def score_block(X, csr, n, codebook, work):
             direct_scores(work.columns, codebook.centers, scores)
         else:
             load_rows(X, picked, n, codebook.shift, work.rows, work.norms)
-            np.dot(codebook.factor, work.rows.T, work.products)
-            if work.products.itemsize == 4:  # else `products` is `scores`
-                for j in range(scores.shape[0]):
-                    source, target = work.products[j], scores[j]
-                    for i in range(target.size):
+            products = work.products[: k * n_lanes].reshape((k, n_lanes))
+            np.dot(codebook.factor, work.rows[:n_lanes].T, products)
+            if work.products.itemsize == 4:  # else `products` are the scores
+                for j in range(k):
+                    source, target = products[j], scores[j]
+                    for i in range(n_lanes):
                         target[i] = source[i]
     two_smallest(
         scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
     )
-    return slope
+    return slope, scores
 
 
 @jit
-def find_nearest(X, n, codebook, work):
-    """The nearest centre of each of the n dense rows in ``work.picked``.
+def find_nearest(X, picked, n, codebook, work, width):
+    """The nearest centre of each of the n dense rows in `picked`.
 
     For lane i it becomes ``nearest[i]``, the first in case of ties;
     ``smallest[i]`` an upper bound on its squared distance, and ``second[i]`` a
     lower bound on the squared distances to all other centres. Scores in
-    float32 tell most rows; of the others all distances are computed.
+    float32 tell most rows. Of the others all distances are computed if `width`
+    is 0. If it is not, ``counts[i]`` becomes 0 where another centre could be
+    less than `width` farther, and else 1.
     """
     coarse, rough = codebook.coarse, work.coarse
-    n_lanes = min((n + 15) // 16 * 16, work.picked.size)
+    n_lanes = lanes_for(n, picked.size)
     if coarse.factor.shape[1] <= N_FEATURES_COARSE:
-        load_coarse_columns(X, work.picked, n, coarse, rough.columns, rough.norms)
+        load_coarse_columns(X, picked, n, coarse, rough.columns, rough.norms)
         coarse_two_smallest(
             rough.columns, coarse.factor, coarse.offsets, n_lanes, rough.products,
             rough.smallest, rough.second, rough.nearest,
         )  # fmt: skip
     else:
-        load_coarse_rows(X, work.picked, n, coarse, rough.rows, rough.norms)
+        load_coarse_rows(X, picked, n, coarse, rough.rows, rough.norms)
         k = coarse.factor.shape[0]
         products = rough.products.reshape(-1)[: k * n_lanes].reshape((k, n_lanes))
         np.dot(coarse.factor, rough.rows[:n_lanes].T, products)
@@ -554,12 +565,16 @@ def find_nearest(X, n, codebook, work):
         low, high = np.float64(rough.smallest[i]), np.float64(rough.second[i])
         doubt = coarse.rounding * (norm + coarse.norms[j]) + UNDERFLOW
         gap = high - low
-        if gap > 2.0 * doubt and norm < OVERFLOW and gap * unit2 > LEAST_GAP:
+        clear = gap > 2.0 * doubt and norm < OVERFLOW and gap * unit2 > LEAST_GAP
+        work.counts[i] = 1
+        if clear and (gap - 2.0 * doubt) * unit2 >= width:
             work.nearest[i] = j
             work.smallest[i] = (low + norm + 2.0 * doubt) * unit2
             work.second[i] = (high + norm - 2.0 * doubt) * unit2
+        elif width > 0.0:
+            work.counts[i] = 0
         else:
-            row, smallest, second = work.picked[i], np.inf, np.inf
+            row, smallest, second = picked[i], np.inf, np.inf
             for j in range(codebook.centers.shape[0]):
                 value = dense_squared_distance(X, row, codebook.centers, j)
                 if value < smallest:
@@ -596,7 +611,9 @@ def load_coarse_rows(X, picked, n, coarse, rows, norms):
 
 
 @jit
-def list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width):
+def list_candidates(
+    X, csr, picked, n_rows, codebook, work, slope, scores, two_sigma2, width
+):
     """List the centres that can have a share in each row of a scored block.
 
     Those are the centres less than `width` farther, in squared distance, than
@@ -608,7 +625,7 @@ def list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width):
     the squared distances to all other centres.
     """
     centers, offsets, rounding = codebook.centers, codebook.offsets, codebook.rounding
-    scores, norms, nearest = work.scores, work.norms, work.nearest
+    norms, nearest = work.norms, work.nearest
     members, gaps, counts = work.members, work.gaps, work.counts
     n_centers, n_features = centers.shape
     direct_rounding = 4.0 * (n_features + 4) * EPS if rounding == 0.0 else 0.0
@@ -633,7 +650,7 @@ def list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width):
         if doubt > 0.0 and (gap <= doubt or codebook.unit * scale > tolerance):
             for c in range(n):
                 gaps[i, c] = squared_distance(
-                    X, csr, work.picked[i], centers, codebook.norms, members[i, c]
+                    X, csr, picked[i], centers, codebook.norms, members[i, c]
                 )
         else:
             for c in range(n):
@@ -657,6 +674,81 @@ def list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width):
         work.smallest[i], work.second[i] = max(smallest, 0.0), second
 
 
+# --- centres -----------------------------------------------------------------
+
+
+@jit
+def coarsen(centers, shift, rounding, factor, offsets, norms):
+    """Centres less the shift in float32, as `find_nearest` needs them.
+
+    Returns their unit, a power of two.
+    """
+    k, d = centers.shape
+    largest = 0.0
+    for j in range(k):
+        for f in range(d):
+            largest = max(largest, abs(centers[j, f] - shift[f]))
+    unit = 1.0
+    if largest > 0.0:
+        unit = math.ldexp(1.0, math.frexp(largest)[1])
+    for j in range(k):
+        total = 0.0
+        for f in range(d):
+            value = (centers[j, f] - shift[f]) / unit
+            factor[j, f] = -2.0 * value
+            total += value * value
+        norms[j] = total
+        offsets[j] = (1.0 - rounding) * total
+    return unit
+
+
+@jit
+def follow(centers, former, moved, fallen, apart):
+    """Tell the bounds how far centres have moved, and how far apart they are.
+
+    ``moved[j]`` grows by the move of centre j, ``fallen[j]`` by the longest of
+    all others. ``apart[j]`` becomes the distance to the next centre; it may be
+    of size 0.
+    """
+    k = centers.shape[0]
+    first, second, who = 0.0, 0.0, 0
+    for j in range(k):
+        move = np.sqrt(dense_squared_distance(centers, j, former, j))
+        moved[j] += move
+        if move > first:
+            first, second, who = move, first, j
+        elif move > second:
+            second = move
+    for j in range(k):
+        fallen[j] += second if j == who else first
+    if apart.size:
+        apart[:] = np.inf
+        for i in range(k):
+            for j in range(i):
+                square = dense_squared_distance(centers, i, centers, j)
+                apart[i], apart[j] = min(apart[i], square), min(apart[j], square)
+        for j in range(k):
+            apart[j] = np.sqrt(apart[j]) * (1.0 - 1e-10)
+
+
+@jit
+def add_up(strips, touched, known):
+    """Sum over strips, in order, of those entries of `known` that are touched.
+
+    `strips` has the shape (strips, centres, numbers), `touched` (strips,
+    centres).
+    """
+    n_strips, k, size = strips.shape
+    for j in range(k):
+        if touched[:, j].any():
+            total = known[j]
+            total[:] = 0.0
+            for s in range(n_strips):
+                part = strips[s, j]
+                for f in range(size):
+                    total[f] += part[f]
+
+
 # --- passes over rows --------------------------------------------------------
 
 
@@ -676,7 +768,7 @@ def margin_rows(X, csr, start, stop, codebook, work, totals):
     margin = totals[0]
     while start < stop:
         n = pick_all(start, stop, work.picked)
-        slope = score_block(X, csr, n, codebook, work)
+        slope, scores = score_block(X, csr, work.picked, n, codebook, work)
         for i in range(n):
             scale = work.norms[i] + norms[work.nearest[i]]
             doubt = 2.0 * codebook.rounding * scale
@@ -685,7 +777,7 @@ def margin_rows(X, csr, start, stop, codebook, work, totals):
             smallest, second = np.inf, np.inf
             limit = work.second[i] + doubt
             for j in range(centers.shape[0]):
-                if codebook.offsets[j] + slope * work.scores[j, i] <= limit:
+                if codebook.offsets[j] + slope * scores[j, i] <= limit:
                     value = squared_distance(X, csr, start + i, centers, norms, j)
                     if value < smallest:
                         smallest, second = value, smallest
@@ -702,10 +794,12 @@ def label_rows(X, csr, start, stop, codebook, work, labels):
     while start < stop:
         n = pick_all(start, stop, work.picked)
         if X is not None:
-            find_nearest(X, n, codebook, work)
+            find_nearest(X, work.picked, n, codebook, work, 0.0)
         if csr is not None:
-            slope = score_block(X, csr, n, codebook, work)
-            list_candidates(X, csr, n, codebook, work, slope, 0.0, 0.0)
+            slope, scores = score_block(X, csr, work.picked, n, codebook, work)
+            list_candidates(
+                X, csr, work.picked, n, codebook, work, slope, scores, 0.0, 0.0
+            )
         for i in range(n):
             labels[start + i] = work.nearest[i]
         start += n
@@ -753,8 +847,11 @@ def responsibility_rows(
     """
     while start < stop:
         n_rows = pick_all(start, stop, work.picked)
-        slope = score_block(X, csr, n_rows, codebook, work)
-        list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width)
+        slope, scores = score_block(X, csr, work.picked, n_rows, codebook, work)
+        list_candidates(
+            X, csr, work.picked, n_rows, codebook, work, slope, scores, two_sigma2,
+            width,
+        )  # fmt: skip
         for i in range(n_rows):
             row, n = start + i - origin, work.counts[i]
             for c in range(n):
@@ -771,17 +868,22 @@ def responsibility_rows(
 
 
 @jit
-def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, picked):
+def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, measuring, work):
     """List rows from `row` on, until a block is full, whose share is in doubt.
+
+    Into ``work.picked`` those that belong to one centre alone, as far as is
+    known, into ``work.unheld`` the others.
 
     A row that belongs to one centre alone still does if, in squared distance,
     every other centre is more than `width` farther. Its distance to its own is
     at most ``upper`` plus what that centre has moved since, and to the others
     at least ``lower`` less what any of them has, and at least the distance
     from its own centre to the next less the first [1]_. If those bounds do not
-    tell, the first is measured. All rows that are passed over are such.
+    tell, the first is measured, if `measuring`. All rows that are passed over
+    are such.
 
-    Returns the first row not looked at, and the number of rows listed.
+    Returns the first row not looked at, the numbers of rows listed in both
+    places, and that of the rows measured.
 
     References
     ----------
@@ -789,8 +891,9 @@ def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, picked):
     """
     upper, lower, moved = bounds.upper, bounds.lower, bounds.moved
     fallen, apart, centers = bounds.fallen, bounds.apart, codebook.centers
-    n, size = 0, picked.size
-    while row < stop and n < size:
+    picked, unheld = work.picked, work.unheld
+    n, n_unheld, size, n_measured = 0, 0, picked.size, 0
+    while row < stop and n + n_unheld < size:
         picked[n] = row  # stays if n is raised
         far = lower[row]
         if far > -np.inf:
@@ -800,143 +903,185 @@ def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, picked):
             if far > 0.0 and far * far > SLACK * (near * near + width):
                 row += 1
                 continue
-            if X is not None:
-                square = dense_squared_distance(X, row, centers, j)
-            if csr is not None:
-                square = sparse_squared_distance(csr, row, centers, codebook.norms, j)
-            near = np.sqrt(square)
-            upper[row] = near - moved[j]
-            far = max(far, apart[j] - near)
-            n += not (far > 0.0 and far * far > SLACK * (square + width))
+            if measuring:
+                if X is not None:
+                    square = dense_squared_distance(X, row, centers, j)
+                if csr is not None:
+                    square = sparse_squared_distance(
+                        csr, row, centers, codebook.norms, j
+                    )
+                near = np.sqrt(square)
+                upper[row] = near - moved[j]
+                far = max(far, apart[j] - near)
+                n += not (far > 0.0 and far * far > SLACK * (square + width))
+                n_measured += 1
+            else:
+                n += 1
         else:
-            n += 1
+            unheld[n_unheld] = row
+            n_unheld += 1
         row += 1
-    return row, n
+    return row, n, n_unheld, n_measured
 
 
 @jit
+def em_strips(
+    X, csr, weights, pieces, codebook, work, alpha, two_sigma2, width, bounds,
+    measuring, labels, origins, origin_norms, held, soft, totals,
+):  # fmt: skip
+    """`em_rows` for pieces ``(strip, start, stop)``, each into its strip's sums."""
+    for p in range(pieces.shape[0]):
+        s, start, stop = pieces[p]
+        em_rows(
+            X, csr, weights, start, stop, codebook, work, alpha, two_sigma2, width,
+            bounds, measuring, labels, origins, origin_norms,
+            held.sums[s], held.masses[s], held.squares[s], held.counts[s],
+            held.touched[s], soft.sums[s], soft.masses[s], soft.touched[s], totals[s],
+        )  # fmt: skip
+
+
+@jit(fastmath=FAST)
 def em_rows(
     X, csr, weights, start, stop, codebook, work, alpha, two_sigma2, width,
-    bounds, labels, origins, origin_norms, held, soft, totals,
+    bounds, measuring, labels, origins, origin_norms, sums, masses, squares,
+    held_counts, touched, sums_soft, masses_soft, touched_soft, totals,
 ):  # fmt: skip
     """One E-step, and the sums that the M-step needs, for rows start to stop.
 
-    Rows that belong to one centre alone are held in running sums, ``held``:
-    weights and weighted sums, about the centres' origins, of the rows, of
-    their coordinates and of their squared distances. Those whose `bounds` show
-    that nothing has changed are not touched. Rows with several shares are
-    added to ``soft``, which begins with zeros. ``touched`` tells the centres
-    whose sums have changed.
+    Rows that belong to one centre alone are held in running sums: their
+    weighted coordinates less the centres' origins, `sums`, their weights,
+    `masses`, their weighted squared distances to the origins, `squares`, and
+    their number, `held_counts`. Those whose `bounds` show that nothing has
+    changed are not touched. Rows with several shares are added to `sums_soft`
+    and `masses_soft`, which begin with zeros. Centres whose sums change are
+    `touched`.
 
     Adds to ``totals`` the free energy of the soft rows, their weight, their
-    weighted number of shares, the number of labels that changed, and that of
-    the rows whose distances were computed. Rows of zero weight get a label and
-    no more.
+    weighted number of shares, and the numbers of labels that changed, of rows
+    measured, and of rows all of whose distances were computed. Rows of zero
+    weight get a label and no more.
     """
     upper, lower, moved, fallen = (
         bounds.upper, bounds.lower, bounds.moved, bounds.fallen
     )  # fmt: skip
     nearest, counts, smallest = work.nearest, work.counts, work.smallest
-    members, gaps, picked = work.members, work.gaps, work.picked
-    logits, shares = work.logits, work.shares
-    sums, masses, squares = held.sums, held.masses, held.squares
-    held_counts, touched = held.counts, held.touched
-    sums_soft, masses_soft, touched_soft = soft.sums, soft.masses, soft.touched
+    members, gaps, logits, shares = work.members, work.gaps, work.logits, work.shares
     while start < stop:
-        start, n_rows = pick_rows(
-            X, csr, start, stop, codebook, bounds, labels, width, picked
+        start, n_picked, n_unheld, n_measured = pick_rows(
+            X, csr, start, stop, codebook, bounds, labels, width, measuring, work
         )
-        if n_rows == 0:
-            break
-        totals[PICKED] += n_rows
-        if X is not None and width == 0.0:
-            find_nearest(X, n_rows, codebook, work)
-            counts[:n_rows] = 1
-        else:
-            slope = score_block(X, csr, n_rows, codebook, work)
-            list_candidates(X, csr, n_rows, codebook, work, slope, two_sigma2, width)
-        for i in range(n_rows):
-            row, j, n = picked[i], nearest[i], counts[i]
-            w = weights[row] if weights.size else 1.0
-            holder = labels[row] if lower[row] > -np.inf else -1
-            if labels[row] != j:
-                labels[row] = j
-                totals[CHANGED] += w > 0.0
-            if n > 1:
-                for c in range(n):
-                    logits[c] = -gaps[i, c] / two_sigma2
-                entmax_row(logits, n, alpha, shares)
-                energy, n_shares = -two_sigma2 * entropy_row(shares, n, alpha), 0
-                for c in range(n):
-                    energy += shares[c] * gaps[i, c]
-                    n_shares += shares[c] > 0.0
-                if n_shares > 1:
-                    j, lower[row] = -1, -np.inf
-                    totals[OBJECTIVE] += w * (smallest[i] + energy)
-                    totals[SOFT_WEIGHT] += w
-                    totals[SUPPORT] += w * n_shares
-            if j >= 0:
-                upper[row] = np.sqrt(smallest[i]) - moved[j]
-                lower[row] = np.sqrt(work.second[i]) + fallen[j]
-            if not w > 0.0:
+        totals[PICKED] += n_picked + n_unheld
+        totals[MEASURED] += n_measured
+        for exact in (False, True):  # coarse scores first, where they may tell
+            is_coarse = X is not None and (width == 0.0 or not exact)
+            some = work.unheld if exact else work.picked
+            n_rows = n_unheld if exact else n_picked
+            if n_rows == 0:
                 continue
-            if j < 0:
-                for c in range(n):
-                    share = w * shares[c]
-                    if share > 0.0:
-                        m = members[i, c]
-                        touched_soft[m] = True
-                        masses_soft[m] += share
-                        add_row(X, csr, row, share, m, origins, sums_soft)
-            if j == holder:
-                continue
-            for sign in (1, -1):  # to its new centre, and away from the old
-                m = j if sign == 1 else holder
-                if m < 0:
+            if is_coarse:
+                find_nearest(X, some, n_rows, codebook, work, width)
+            else:
+                slope, scores = score_block(X, csr, some, n_rows, codebook, work)
+                list_candidates(
+                    X, csr, some, n_rows, codebook, work, slope, scores, two_sigma2,
+                    width,
+                )  # fmt: skip
+            for i in range(n_rows):
+                row, j, n = some[i], nearest[i], counts[i]
+                if n == 0:
+                    work.unheld[n_unheld] = row
+                    n_unheld += 1
                     continue
-                touched[m] = True
-                masses[m] += sign * w
-                add_row(X, csr, row, sign * w, m, origins, sums)
-                square = squared_distance(X, csr, row, origins, origin_norms, m)
-                squares[m] += sign * w * square
-                held_counts[m] += sign
-                if held_counts[m] == 0:  # leave no rounding behind
-                    sums[m, :] = 0.0
-                    masses[m] = squares[m] = 0.0
+                w = weights[row] if weights.size else 1.0
+                holder = labels[row] if lower[row] > -np.inf else -1
+                if labels[row] != j:
+                    labels[row] = j
+                    totals[CHANGED] += w > 0.0
+                if n > 1:
+                    for c in range(n):
+                        logits[c] = -gaps[i, c] / two_sigma2
+                    entmax_row(logits, n, alpha, shares)
+                    energy, n_shares = -two_sigma2 * entropy_row(shares, n, alpha), 0
+                    for c in range(n):
+                        energy += shares[c] * gaps[i, c]
+                        n_shares += shares[c] > 0.0
+                    if n_shares > 1:
+                        j, lower[row] = -1, -np.inf
+                        totals[OBJECTIVE] += w * (smallest[i] + energy)
+                        totals[SOFT_WEIGHT] += w
+                        totals[SUPPORT] += w * n_shares
+                if j >= 0:
+                    upper[row] = np.sqrt(smallest[i]) - moved[j]
+                    lower[row] = np.sqrt(work.second[i]) + fallen[j]
+                if not w > 0.0:
+                    continue
+                if j < 0:
+                    for c in range(n):
+                        share = w * shares[c]
+                        if share > 0.0:
+                            m = members[i, c]
+                            touched_soft[m] = True
+                            masses_soft[m] += share
+                            add_row(X, csr, row, share, m, origins, sums_soft)
+                if j == holder:
+                    continue
+                for sign in (1, -1):  # to its new centre, and away from the old
+                    m = j if sign == 1 else holder
+                    if m < 0:
+                        continue
+                    touched[m] = True
+                    masses[m] += sign * w
+                    square = add_row(X, csr, row, sign * w, m, origins, sums)
+                    if csr is not None:
+                        square = sparse_squared_distance(
+                            csr, row, origins, origin_norms, m
+                        )
+                    squares[m] += sign * w * square
+                    held_counts[m] += sign
+                    if held_counts[m] == 0:  # leave no rounding behind
+                        sums[m, :] = 0.0
+                        masses[m] = squares[m] = 0.0
 
 
 @jit(inline=True)
 def add_row(X, csr, row, w, j, origins, sums):
-    """Add a row with weight w to the sum of centre j, of sparse rows about zero."""
+    """Add a row with weight w to the sum of centre j, of sparse rows about zero.
+
+    Returns the squared distance of a dense row to the origin.
+    """
     total, origin = sums[j], origins[j]
+    square = 0.0
     if X is not None:
         x = X[row]
         for f in range(x.size):
-            total[f] += w * (x[f] - origin[f])
+            difference = x[f] - origin[f]
+            total[f] += w * difference
+            square += difference * difference
     if csr is not None:
         values, indices, indptr = csr
         for p in range(indptr[row], indptr[row + 1]):
             total[indices[p]] += w * values[p]
+    return square
 
 
 @jit
 def softmax_rows(
-    X, weights, start, stop, codebook, work, two_sigma2, labels, origins, soft, totals
-):
+    X, weights, start, stop, codebook, work, two_sigma2, labels, origins, sums,
+    masses, totals,
+):  # fmt: skip
     """`em_rows` for alpha = 1 and sigma > 0, as whole vectors and products.
 
     All rows are soft, and all origins the same. Shares that are lost in the
     rounding of their sum are 0.
     """
-    sums, masses = soft.sums, soft.masses
     shares, row_sums, rates = work.scores, work.second, work.limits
     smallest, norms, nearest = work.smallest, work.norms, work.nearest
     counts, lengths = work.counts, codebook.norms
     k, n_lanes = shares.shape
-    soft.touched[:] = True
     while start < stop:
         n_rows = pick_all(start, stop, work.picked)
-        slope = score_block(X, None, n_rows, codebook, work)
+        work.picked[n_rows:] = stop - 1  # all lanes are worked on
+        slope, _ = score_block(X, None, work.picked, n_lanes, codebook, work)
         restore_scores(X, n_rows, codebook, work, slope, two_sigma2)
         for i in range(n_lanes):
             smallest[i] = lengths[nearest[i]] + slope * shares[nearest[i], i]

@@ -306,7 +306,9 @@ class RBFKMeans(
                 )
                 centers = stored(scaled(run.centers, -x_exponent), X.dtype)
                 as_stored = scaled(centers.astype(np.float64), x_exponent)
-                labels = rows.assign(as_stored)
+                labels = (
+                    run.labels if run.labels is not None else rows.assign(as_stored)
+                )
                 inertia = rows.inertia(as_stored, labels)
                 score = inertia if harden else run.history["free_energy"][-1]
                 if best is None or is_lower(score, best_score, X.dtype):

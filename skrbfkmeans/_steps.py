@@ -8,13 +8,13 @@ own centre and a lower bound on that to all others.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import itertools
 from collections import namedtuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from . import _kernels
-from ._blocks import share_width
+from ._blocks import middle_of, share_width
 
 # Softmax shares are added up about a point at most so many sigma from any centre,
 # as long as at least this share of the rows is soft.
@@ -22,6 +22,12 @@ COMPACT, MOSTLY_SOFT = 1e4, 0.2
 
 # Distances between centres are worth their while with this many rows a centre.
 APART = 20
+
+# A measured distance costs as much as this share of the others in a block.
+WORTH_MEASURING = 0.15
+
+# Threads take turns at so many jobs each.
+JOBS_PER_THREAD = 4
 
 # Running sums are taken anew when a centre has lost all but this share of its
 # mass, or has moved so far that the sum of its squared distances from its origin is
@@ -37,7 +43,7 @@ class Moments(namedtuple("Moments", "origins sums masses totals")):
 
     ``sums`` (n_clusters, n_features) of the responsibilities times the rows
     less the ``origins`` of the centres, ``masses`` (n_clusters,) of the
-    responsibilities, and ``totals`` (5,), which the properties name. With an
+    responsibilities, and ``totals`` (6,), which the properties name. With an
     origin near it, no centre loses digits to rows that are far away.
     """
 
@@ -96,28 +102,47 @@ class EStep:
         moments : Moments
             Over all rows.
         """
-        codebook = self.rows.codebook(centers)
-        as_softmax = self._suits_softmax(codebook, sigma)
+        width = share_width(sigma, self.alpha)
         if self._centers is None:
-            self._allocate(*centers.shape)
+            self._allocate(centers)
+        codebook = self.rows.codebook(centers, self._shift, hard=width == 0.0)
+        as_softmax = self._suits_softmax(codebook, sigma)
         if as_softmax:
             self._begin(centers, np.tile(codebook.shift, (len(centers), 1)))
         elif self._must_begin or not self.pruned:
             self._begin(centers, centers)
+        _kernels.follow(centers, self._centers, self._moved, self._fallen, self._apart)
+        self._centers = centers
+        self._totals.fill(0.0)
+        if as_softmax:
+            self._run_softmax(codebook, 2.0 * sigma * sigma)
         else:
-            self._follow(centers)
-        self._run(codebook, sigma, as_softmax)
+            self._run(codebook, 2.0 * sigma * sigma, width)
         moments = self._add_up(centers)
         self._must_begin = as_softmax or self._digits_at_risk(moments)
         return moments
 
     # --- bounds and running sums ---
 
-    def _allocate(self, k, d):
-        self._strips = self.rows.strips(k, k * d)
-        n = len(self._strips)
-        self._upper, self._lower = np.empty((2, self.rows.n_rows))
-        self._totals = np.zeros((n, 5))
+    def _allocate(self, centers):
+        """Arrays for one run, and how its passes are cut."""
+        rows, (k, d) = self.rows, centers.shape
+        self._shift = middle_of(centers)
+        strips = rows.strips(k, k * d)
+        n = len(strips)
+        self._pieces = np.array(
+            [
+                (s, start, min(start + strip.step, strip.stop))
+                for s, strip in enumerate(strips)
+                for start in strip
+            ]
+        )
+        n_at_once = strips[0].step // np.max(self._pieces[:, 2] - self._pieces[:, 1])
+        self._strips = strips
+        self._jobs = _jobs(self._pieces[:, 0], int(n_at_once), rows.n_threads)
+        self._upper, self._lower = np.empty((2, rows.n_rows))
+        self._apart = np.zeros(k if k * APART <= rows.n_rows else 0)
+        self._totals = np.zeros((n, _kernels.N_TOTALS))
         self._held, self._soft = (
             Sums(
                 np.zeros((n, k, d)),
@@ -128,10 +153,6 @@ class EStep:
             )
             for _ in range(2)
         )
-        self._parts = [
-            [Sums(*(array[s] for array in sums)) for sums in (self._held, self._soft)]
-            for s in range(n)
-        ]
 
     def _begin(self, centers, origins):
         """Forget all bounds and running sums, which henceforth are about `origins`."""
@@ -143,18 +164,8 @@ class EStep:
         self._origin_norms = np.einsum("ij,ij->i", self._origins, self._origins)
         for array in self._held:
             array.fill(0)
-        self._sums = np.zeros((k, d))
-        self._masses, self._squares = np.zeros((2, k))
-
-    def _follow(self, centers):
-        """Let the bounds fall by what the centres have moved since the last step."""
-        moves = np.sqrt(np.sum((centers - self._centers) ** 2, axis=1))
-        self._centers = centers
-        self._moved = self._moved + moves
-        first = np.argmax(moves)
-        others = np.full(len(moves), moves[first])
-        others[first] = np.max(np.delete(moves, first), initial=0.0)
-        self._fallen = self._fallen + others
+        self._known = np.zeros((k, d)), np.zeros((k, 1)), np.zeros((k, 1))
+        self._measuring = True
 
     def _suits_softmax(self, codebook, sigma):
         """Whether `_kernels.softmax_rows` can be used, and is worth it."""
@@ -165,81 +176,98 @@ class EStep:
 
     # --- a pass ---
 
-    def _run(self, codebook, sigma, as_softmax):
-        """Pass over the rows, each strip into its own sums."""
-        rows, two_sigma2 = self.rows, 2.0 * sigma * sigma
-        width = share_width(sigma, self.alpha)
-        apart = self._distances_to_next(codebook)
+    def _run(self, codebook, two_sigma2, width):
+        """Pass over the rows that are in doubt, each strip into its own sums."""
+        rows, held, soft = self.rows, self._held, self._soft
+        held.touched.fill(False)
+        soft.sums[soft.touched], soft.masses[soft.touched] = 0.0, 0.0
+        soft.touched.fill(False)
         drift = 1.0 + 1e-12  # more than the rounding of the sums
+        apart = self._apart if self._apart.size else np.zeros(len(codebook.centers))
         bounds = Bounds(
             self._upper, self._lower, self._moved * drift, self._fallen * drift, apart
         )
-        self._held.touched.fill(False)
-        soft = self._soft.touched
-        self._soft.sums[soft], self._soft.masses[soft] = 0.0, 0.0
-        soft.fill(False)
-        self._totals.fill(0.0)
+
+        def work(_, start, stop):
+            _kernels.em_strips(
+                *rows.arrays, rows.stored_weights, self._pieces[start:stop], codebook,
+                rows.work(codebook), self.alpha, two_sigma2, width, bounds,
+                self._measuring, self.labels, self._origins, self._origin_norms, held,
+                soft, self._totals,
+            )  # fmt: skip
+
+        rows.run(work, self._jobs)
+
+    def _run_softmax(self, codebook, two_sigma2):
+        """Pass over all rows, all of which are soft."""
+        rows, soft = self.rows, self._soft
+        for array in soft:
+            array.fill(0)
+        soft.touched.fill(True)
 
         def work(s, start, stop):
-            held, soft = self._parts[s]
-            work = rows.work(codebook, as_softmax)
-            if as_softmax:
-                _kernels.softmax_rows(
-                    rows.X, rows.stored_weights, start, stop, codebook, work,
-                    two_sigma2, self.labels, self._origins, soft, self._totals[s],
-                )  # fmt: skip
-            else:
-                _kernels.em_rows(
-                    *rows.arrays, rows.stored_weights, start, stop, codebook, work,
-                    self.alpha, two_sigma2, width, bounds, self.labels,
-                    self._origins, self._origin_norms, held, soft, self._totals[s],
-                )  # fmt: skip
+            _kernels.softmax_rows(
+                rows.X, rows.stored_weights, start, stop, codebook,
+                rows.work(codebook, softmax=True), two_sigma2, self.labels,
+                self._origins, soft.sums[s], soft.masses[s], self._totals[s],
+            )  # fmt: skip
 
         rows.run(work, self._strips)
-
-    def _distances_to_next(self, codebook):
-        """Lower bounds on the distance from each centre to the next."""
-        centers = codebook.centers
-        k = len(centers)
-        if k * APART > self.rows.n_rows or k == 1:
-            return np.zeros(k)
-        squares = cdist(centers, centers, "sqeuclidean")
-        np.fill_diagonal(squares, np.inf)
-        return np.sqrt(squares.min(axis=1)) * (1.0 - 1e-10)
 
     def _add_up(self, centers):
         """Sums over all strips, in order; those of untouched centres are known."""
         held, soft = self._held, self._soft
-        touched = held.touched.any(axis=0)
-        self._sums[touched] = held.sums[:, touched].sum(axis=0)
-        self._masses[touched] = held.masses[:, touched].sum(axis=0)
-        self._squares[touched] = held.squares[:, touched].sum(axis=0)
-        sums, masses = self._about_origins(self._sums, self._masses), self._masses
+        parts = held.sums, held.masses[:, :, np.newaxis], held.squares[:, :, np.newaxis]
+        for strips, known in zip(parts, self._known, strict=True):
+            _kernels.add_up(strips, held.touched, known)
+        sums, masses = self._known[0].copy(), self._known[1][:, 0].copy()
+        if self.rows.is_sparse:
+            sums -= masses[:, np.newaxis] * self._origins
         moved = centers - self._origins
-        self._scatter = masses @ np.sum(moved**2, axis=1)
+        self._scatter = masses @ np.einsum("ij,ij->i", moved, moved)
         crossed = np.einsum("ij,ij->", sums, moved)
-        energy = max(self._squares.sum() - 2.0 * crossed + self._scatter, 0.0)
+        energy = max(self._known[2].sum() - 2.0 * crossed + self._scatter, 0.0)
         totals = self._totals.sum(axis=0)
         totals[_kernels.OBJECTIVE] += energy
         totals[_kernels.SUPPORT] += masses.sum()
+        self._heaviest = np.maximum(self._heaviest, masses)
+        self._held_masses = masses
         touched = soft.touched.any(axis=0)
         if touched.any():
-            sums, masses = sums.copy(), masses.copy()
             soft_masses = soft.masses[:, touched].sum(axis=0)
             soft_sums = soft.sums[:, touched].sum(axis=0)
+            if self.rows.is_sparse:
+                soft_sums -= soft_masses[:, np.newaxis] * self._origins[touched]
+            masses = masses.copy()
             masses[touched] += soft_masses
-            sums[touched] += self._about_origins(soft_sums, soft_masses, touched)
+            sums[touched] += soft_sums
         self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
-        return Moments(self._origins.copy(), sums, masses.copy(), totals)
+        self._learn_to_measure(totals, len(centers))
+        return Moments(self._origins.copy(), sums, masses, totals)
 
-    def _about_origins(self, sums, masses, which=slice(None)):
-        """Sums about the origins; the kernel leaves those of sparse rows about zero."""
-        if not self.rows.is_sparse:
-            return sums
-        return sums - masses[:, np.newaxis] * self._origins[which]
+    def _learn_to_measure(self, totals, k):
+        """Measure distances to own centres only where that spares all the others."""
+        n_measured, n_picked = totals[_kernels.MEASURED], totals[_kernels.PICKED]
+        if self._measuring and n_measured > 0.0:
+            spared = n_measured - n_picked
+            self._measuring = WORTH_MEASURING * spared * k > n_measured
+            self._least_picked = 0.8 * n_picked
+        elif not self._measuring:  # until bounds tell more rows
+            self._measuring = n_picked < self._least_picked
 
     def _digits_at_risk(self, moments):
         """Whether running sums could lose digits, and should be taken anew."""
-        self._heaviest = np.maximum(self._heaviest, self._masses)
-        light = (self._masses > 0.0) & (self._masses < LEAST_LEFT * self._heaviest)
+        masses = self._held_masses
+        light = (masses > 0.0) & (masses < LEAST_LEFT * self._heaviest)
         return bool(light.any()) or self._scatter > MOST_MOVED * moments.free_energy
+
+
+def _jobs(strips, n_at_once, n_threads):
+    """Ranges of pieces for the threads to take in turn, each of whole strips.
+
+    A kernel is given so many pieces at once that Ctrl-C is heard in time.
+    """
+    n_strips = strips[-1] + 1
+    n = min(n_strips, JOBS_PER_THREAD * n_threads)
+    cuts = np.searchsorted(strips, [n_strips * i // n for i in range(n + 1)])
+    return [range(int(a), int(b), n_at_once) for a, b in itertools.pairwise(cuts)]

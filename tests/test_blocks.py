@@ -227,7 +227,7 @@ def test_strips_cover_all_rows_once_and_do_not_depend_on_threads(n, size):
     rows = Rows(np.broadcast_to(0.0, (n, 1)), np.broadcast_to(1.0, n))
     with rows:
         strips = rows.strips(size)
-        rows._n_threads = 7
+        rows.n_threads = 7
         assert rows.strips(size) == strips
     starts, stops, _ = np.array([(s.start, s.stop, s.step) for s in strips]).T
     assert starts[0] == 0
@@ -357,7 +357,7 @@ def every_pass(X, centers, weights):
     """Raw bytes of all that the passes return."""
     results = []
     with Rows(X, weights) as rows:
-        n_threads = rows._n_threads
+        n_threads = rows.n_threads
         results += [rows.measure()]
         labels = rows.assign(centers)
         results += [labels, rows.inertia(centers, labels), rows.margin(centers)]
@@ -416,7 +416,7 @@ def test_an_error_in_one_strip_reaches_the_caller(n_threads):
 
     strips = [range(start, start + 10, 10) for start in range(0, 90, 10)]
     with Rows(np.zeros((90, 1))) as rows:
-        rows._n_threads = n_threads
+        rows.n_threads = n_threads
         with pytest.raises(KeyError):
             rows.run(fail_at_the_third, strips)
         done = []

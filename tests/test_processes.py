@@ -245,7 +245,7 @@ def test_an_error_in_a_helper_stops_the_other_threads_and_is_raised():
         time.sleep(0.01)
 
     with threadpool_limits(limits=2), Rows(np.zeros((1000, 1))) as rows:
-        rows._n_threads = 2
+        rows.n_threads = 2
         with pytest.raises(MemoryError, match="of the helper"):
             rows.run(work, [range(1000), range(1000)])
     assert n_steps < 500
