@@ -387,10 +387,12 @@ class Rows:
             self._pool, self.n_threads = None, 1
         try:
             loop()
-            wait(helpers)
+            if helpers:
+                wait(helpers)
         finally:
             stopped = True  # Ctrl-C may come while only helpers are at work
-            wait(helpers)
+            if helpers:
+                wait(helpers)
         for helper in helpers:
             helper.result()
 

@@ -732,21 +732,46 @@ def follow(centers, former, moved, fallen, apart):
 
 
 @jit
-def add_up(strips, touched, known):
-    """Sum over strips, in order, of those entries of `known` that are touched.
+def add_up(held, soft, known, centers, origins, is_sparse, sums, masses):
+    """Add up the sums of all strips, in order, into `sums` and `masses`.
 
-    `strips` has the shape (strips, centres, numbers), `touched` (strips,
-    centres).
+    Of the running sums only those that are touched are added anew, into
+    `known`. Returns the inertia of the rows held, and how much of it would be
+    left if they lay on the origins.
     """
-    n_strips, k, size = strips.shape
+    n_strips, k, d = held.sums.shape
+    inertia, scatter = 0.0, 0.0
     for j in range(k):
-        if touched[:, j].any():
-            total = known[j]
-            total[:] = 0.0
+        if held.touched[:, j].any():
+            known.sums[j] = 0.0
+            known.masses[j], known.squares[j] = 0.0, 0.0
             for s in range(n_strips):
-                part = strips[s, j]
-                for f in range(size):
-                    total[f] += part[f]
+                known.masses[j] += held.masses[s, j]
+                known.squares[j] += held.squares[s, j]
+                for f in range(d):
+                    known.sums[j, f] += held.sums[s, j, f]
+        mass = known.masses[j]
+        masses[j] = mass
+        crossed, moved = 0.0, 0.0
+        for f in range(d):
+            total = known.sums[j, f]
+            if is_sparse:  # about zero
+                total -= mass * origins[j, f]
+            sums[j, f] = total
+            move = centers[j, f] - origins[j, f]
+            crossed += total * move
+            moved += move * move
+        inertia += known.squares[j] - 2.0 * crossed + mass * moved
+        scatter += mass * moved
+        if soft.touched[:, j].any():
+            for s in range(n_strips):
+                mass = soft.masses[s, j]
+                masses[j] += mass
+                for f in range(d):
+                    sums[j, f] += soft.sums[s, j, f]
+                    if is_sparse:
+                        sums[j, f] -= mass * origins[j, f]
+    return max(inertia, 0.0), scatter
 
 
 # --- passes over rows --------------------------------------------------------

@@ -35,6 +35,7 @@ JOBS_PER_THREAD = 4
 LEAST_LEFT, MOST_MOVED = 1e-3, 1e3
 
 Sums = namedtuple("Sums", "sums masses squares counts touched")
+Known = namedtuple("Known", "sums masses squares")
 Bounds = namedtuple("Bounds", "upper lower moved fallen apart")
 
 
@@ -164,7 +165,7 @@ class EStep:
         self._origin_norms = np.einsum("ij,ij->i", self._origins, self._origins)
         for array in self._held:
             array.fill(0)
-        self._known = np.zeros((k, d)), np.zeros((k, 1)), np.zeros((k, 1))
+        self._known = Known(np.zeros((k, d)), np.zeros(k), np.zeros(k))
         self._measuring = True
 
     def _suits_softmax(self, codebook, sigma):
@@ -216,31 +217,14 @@ class EStep:
 
     def _add_up(self, centers):
         """Sums over all strips, in order; those of untouched centres are known."""
-        held, soft = self._held, self._soft
-        parts = held.sums, held.masses[:, :, np.newaxis], held.squares[:, :, np.newaxis]
-        for strips, known in zip(parts, self._known, strict=True):
-            _kernels.add_up(strips, held.touched, known)
-        sums, masses = self._known[0].copy(), self._known[1][:, 0].copy()
-        if self.rows.is_sparse:
-            sums -= masses[:, np.newaxis] * self._origins
-        moved = centers - self._origins
-        self._scatter = masses @ np.einsum("ij,ij->i", moved, moved)
-        crossed = np.einsum("ij,ij->", sums, moved)
-        energy = max(self._known[2].sum() - 2.0 * crossed + self._scatter, 0.0)
+        sums, masses = np.empty(centers.shape), np.empty(len(centers))
+        inertia, self._scatter = _kernels.add_up(
+            self._held, self._soft, self._known, centers, self._origins,
+            self.rows.is_sparse, sums, masses,
+        )  # fmt: skip
         totals = self._totals.sum(axis=0)
-        totals[_kernels.OBJECTIVE] += energy
-        totals[_kernels.SUPPORT] += masses.sum()
-        self._heaviest = np.maximum(self._heaviest, masses)
-        self._held_masses = masses
-        touched = soft.touched.any(axis=0)
-        if touched.any():
-            soft_masses = soft.masses[:, touched].sum(axis=0)
-            soft_sums = soft.sums[:, touched].sum(axis=0)
-            if self.rows.is_sparse:
-                soft_sums -= soft_masses[:, np.newaxis] * self._origins[touched]
-            masses = masses.copy()
-            masses[touched] += soft_masses
-            sums[touched] += soft_sums
+        totals[_kernels.OBJECTIVE] += inertia
+        totals[_kernels.SUPPORT] += self._known.masses.sum()
         self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
         self._learn_to_measure(totals, len(centers))
         return Moments(self._origins.copy(), sums, masses, totals)
@@ -257,7 +241,8 @@ class EStep:
 
     def _digits_at_risk(self, moments):
         """Whether running sums could lose digits, and should be taken anew."""
-        masses = self._held_masses
+        masses = self._known.masses
+        self._heaviest = np.maximum(self._heaviest, masses)
         light = (masses > 0.0) & (masses < LEAST_LEFT * self._heaviest)
         return bool(light.any()) or self._scatter > MOST_MOVED * moments.free_energy
 

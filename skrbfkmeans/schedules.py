@@ -122,7 +122,7 @@ class _Ramp(Schedule):
     }
 
     def __init__(
-        self, start=2.0, stop=0.25, n_steps=4, *, n_iter=1, unit="spread", harden=True
+        self, start=1.0, stop=0.25, n_steps=3, *, n_iter=1, unit="spread", harden=True
     ):
         self.start = start
         self.stop = stop
@@ -160,11 +160,11 @@ class Geometric(_Ramp):
 
     Parameters
     ----------
-    start : float, default=2.0
+    start : float, default=1.0
         First temperature, in multiples of `unit`.
     stop : float, default=0.25
         Last temperature, in multiples of `unit`; at most `start`.
-    n_steps : int, default=4
+    n_steps : int, default=3
         Number of temperatures. With 1, only `start` is used.
     n_iter : int, default=1
         Most EM iterations at each temperature but the last, which is kept
@@ -186,7 +186,7 @@ class Geometric(_Ramp):
     --------
     >>> from skrbfkmeans.schedules import Geometric
     >>> Geometric().sigmas()
-    array([2.  , 1.  , 0.5 , 0.25])
+    array([1.  , 0.5 , 0.25])
     """
 
     def _ramp(self, progress):
@@ -200,11 +200,11 @@ class Linear(_Ramp):
 
     Parameters
     ----------
-    start : float, default=2.0
+    start : float, default=1.0
         First temperature, in multiples of `unit`.
     stop : float, default=0.25
         Last temperature, in multiples of `unit`; at most `start`.
-    n_steps : int, default=4
+    n_steps : int, default=3
         Number of temperatures. With 1, only `start` is used.
     n_iter : int, default=1
         Most EM iterations at each temperature but the last, which is kept
@@ -240,11 +240,11 @@ class Cosine(_Ramp):
 
     Parameters
     ----------
-    start : float, default=2.0
+    start : float, default=1.0
         First temperature, in multiples of `unit`.
     stop : float, default=0.25
         Last temperature, in multiples of `unit`; at most `start`.
-    n_steps : int, default=4
+    n_steps : int, default=3
         Number of temperatures. With 1, only `start` is used.
     n_iter : int, default=1
         Most EM iterations at each temperature but the last, which is kept
@@ -282,11 +282,11 @@ class Cyclic(_Ramp):
 
     Parameters
     ----------
-    start : float, default=2.0
+    start : float, default=1.0
         First temperature, in multiples of `unit`.
     stop : float, default=0.25
         Last temperature of each cycle, in multiples of `unit`; at most `start`.
-    n_steps : int, default=4
+    n_steps : int, default=3
         Number of temperatures of one cycle.
     n_iter : int, default=1
         Most EM iterations at each temperature but the very last, which is kept
@@ -322,9 +322,9 @@ class Cyclic(_Ramp):
 
     def __init__(
         self,
-        start=2.0,
+        start=1.0,
         stop=0.25,
-        n_steps=4,
+        n_steps=3,
         *,
         n_iter=1,
         n_cycles=2,
