@@ -48,7 +48,7 @@ Coarse = namedtuple("Coarse", "factor offsets norms shift unit rounding")
 # The buffers of one thread.
 Work = namedtuple(
     "Work",
-    "picked unheld columns rows norms products scores smallest second nearest "
+    "picked unheld maybe columns rows norms products scores smallest second nearest "
     "limits counts members gaps logits shares flat scratch centered block_sums coarse",
 )
 CoarseWork = namedtuple(
@@ -442,6 +442,7 @@ def make_work(k, d, dtype, softmax):
     return Work(
         picked=np.empty(lanes, dtype=np.int64),
         unheld=np.empty(lanes, dtype=np.int64),
+        maybe=np.empty(lanes, dtype=np.int64),
         columns=np.empty((d, lanes) if direct else (0, 0)),
         rows=np.empty((0, 0) if direct else (lanes, d), dtype=dtype),
         norms=np.zeros(lanes),

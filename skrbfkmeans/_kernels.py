@@ -51,6 +51,9 @@ EPS = 2.0**-52
 # Bounds on squared distances are trusted but for this relative error.
 SLACK = 1.0 + 1e-10
 
+# A block of rows is full when there is room for fewer than so many more.
+LEAST_ROOM = 24
+
 # exp(-LOG_ROUNDING) is below the rounding of a float64 sum that holds a one.
 LOG_ROUNDING = 36.0
 LEAST_SHARE = 2.3195228302435696e-16
@@ -99,22 +102,18 @@ def sparse_squared_distance(csr, i, centers, norms, j):
     return near + rest
 
 
-@jit(inline=True)
+@jit(fastmath=FAST)
 def dense_squared_distance(X, i, centers, j):
-    """`squared_distance` of a dense row."""
-    n_features = centers.shape[1]
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    f = 0
-    while f + 3 < n_features:  # four independent sums keep the adders busy
-        d0, d1 = X[i, f] - centers[j, f], X[i, f + 1] - centers[j, f + 1]
-        d2, d3 = X[i, f + 2] - centers[j, f + 2], X[i, f + 3] - centers[j, f + 3]
-        s0, s1, s2, s3 = s0 + d0 * d0, s1 + d1 * d1, s2 + d2 * d2, s3 + d3 * d3
-        f += 4
-    while f < n_features:
-        d0 = X[i, f] - centers[j, f]
-        s0 += d0 * d0
-        f += 1
-    return (s0 + s1) + (s2 + s3)
+    """`squared_distance` of a dense row.
+
+    The order of summation is the compiler's, and the same wherever it is called.
+    """
+    x, c = X[np.uint64(i)], centers[np.uint64(j)]
+    total = 0.0
+    for f in range(c.size):
+        difference = x[f] - c[f]
+        total += difference * difference
+    return total
 
 
 @jit(fastmath={"contract"})
@@ -543,22 +542,11 @@ def find_nearest(X, picked, n, codebook, work, width):
     less than `width` farther, and else 1.
     """
     coarse, rough = codebook.coarse, work.coarse
-    n_lanes = lanes_for(n, picked.size)
     if coarse.factor.shape[1] <= N_FEATURES_COARSE:
         load_coarse_columns(X, picked, n, coarse, rough.columns, rough.norms)
-        coarse_two_smallest(
-            rough.columns, coarse.factor, coarse.offsets, n_lanes, rough.products,
-            rough.smallest, rough.second, rough.nearest,
-        )  # fmt: skip
     else:
         load_coarse_rows(X, picked, n, coarse, rough.rows, rough.norms)
-        k = coarse.factor.shape[0]
-        products = rough.products.reshape(-1)[: k * n_lanes].reshape((k, n_lanes))
-        np.dot(coarse.factor, rough.rows[:n_lanes].T, products)
-        two_smallest(
-            products, coarse.offsets, np.float32(1.0), rough.smallest, rough.second,
-            rough.nearest,
-        )  # fmt: skip
+    score_coarse(n, coarse, rough)
     unit2 = coarse.unit * coarse.unit
     for i in range(n):
         j, norm = rough.nearest[i], rough.norms[i]
@@ -582,6 +570,46 @@ def find_nearest(X, picked, n, codebook, work, width):
                 elif value < second:
                     second = value
             work.smallest[i], work.second[i] = smallest, second
+
+
+@jit
+def score_coarse(n, coarse, rough):
+    """The two smallest scores of each of n rows that have been loaded."""
+    k, size = coarse.factor.shape
+    n_lanes = lanes_for(n, rough.norms.size)
+    if size <= N_FEATURES_COARSE:
+        coarse_two_smallest(
+            rough.columns, coarse.factor, coarse.offsets, n_lanes, rough.products,
+            rough.smallest, rough.second, rough.nearest,
+        )  # fmt: skip
+    else:
+        products = rough.products.reshape(-1)[: k * n_lanes].reshape((k, n_lanes))
+        np.dot(coarse.factor, rough.rows[:n_lanes].T, products)
+        two_smallest(
+            products, coarse.offsets, np.float32(1.0), rough.smallest, rough.second,
+            rough.nearest,
+        )  # fmt: skip
+
+
+@jit
+def part_centers(coarse, rough, apart):
+    """Lower bounds on the distance from each centre to the next."""
+    k, size = coarse.factor.shape
+    for first in range(0, k, rough.norms.size):
+        n = min(k - first, rough.norms.size)
+        for i in range(n):
+            for f in range(size):
+                value = np.float32(-0.5) * coarse.factor[first + i, f]
+                if size <= N_FEATURES_COARSE:
+                    rough.columns[f, i] = value
+                else:
+                    rough.rows[i, f] = value
+        score_coarse(n, coarse, rough)
+        for i in range(n):  # the nearest centre of all is itself
+            norm = coarse.norms[first + i]
+            doubt = 2.0 * coarse.rounding * norm + UNDERFLOW
+            square = max(np.float64(rough.second[i]) + norm - 2.0 * doubt, 0.0)
+            apart[first + i] = np.sqrt(square) * coarse.unit
 
 
 @jit
@@ -703,32 +731,22 @@ def coarsen(centers, shift, rounding, factor, offsets, norms):
 
 
 @jit
-def follow(centers, former, moved, fallen, apart):
-    """Tell the bounds how far centres have moved, and how far apart they are.
+def follow(centers, former, moved, fallen):
+    """Tell the bounds how far centres have moved.
 
     ``moved[j]`` grows by the move of centre j, ``fallen[j]`` by the longest of
-    all others. ``apart[j]`` becomes the distance to the next centre; it may be
-    of size 0.
+    all others.
     """
-    k = centers.shape[0]
     first, second, who = 0.0, 0.0, 0
-    for j in range(k):
+    for j in range(centers.shape[0]):
         move = np.sqrt(dense_squared_distance(centers, j, former, j))
         moved[j] += move
         if move > first:
             first, second, who = move, first, j
         elif move > second:
             second = move
-    for j in range(k):
+    for j in range(centers.shape[0]):
         fallen[j] += second if j == who else first
-    if apart.size:
-        apart[:] = np.inf
-        for i in range(k):
-            for j in range(i):
-                square = dense_squared_distance(centers, i, centers, j)
-                apart[i], apart[j] = min(apart[i], square), min(apart[j], square)
-        for j in range(k):
-            apart[j] = np.sqrt(apart[j]) * (1.0 - 1e-10)
 
 
 @jit
@@ -916,36 +934,41 @@ def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, measuring, wor
     """
     upper, lower, moved = bounds.upper, bounds.lower, bounds.moved
     fallen, apart, centers = bounds.fallen, bounds.apart, codebook.centers
-    picked, unheld = work.picked, work.unheld
-    n, n_unheld, size, n_measured = 0, 0, picked.size, 0
-    while row < stop and n + n_unheld < size:
-        picked[n] = row  # stays if n is raised
-        far = lower[row]
-        if far > -np.inf:
-            j = np.uint64(labels[row])
-            near = upper[row] + moved[j]
-            far = max(far - fallen[j], apart[j] - near)
-            if far > 0.0 and far * far > SLACK * (near * near + width):
-                row += 1
+    picked, unheld, maybe = work.picked, work.unheld, work.maybe
+    n, n_unheld, n_measured, room = 0, 0, 0, picked.size
+    while row < stop and room >= LEAST_ROOM:
+        last, n_maybe = min(row + room, stop), 0
+        for i in range(row, last):  # no branch: it would be guessed wrong too often
+            j = np.uint64(max(labels[i], 0))
+            near, far = upper[i] + moved[j], lower[i] - fallen[j]
+            other = apart[j] - near
+            far = far if far > other else other
+            safe = (far > 0.0) & (far * far > SLACK * (near * near + width))
+            maybe[n_maybe] = i
+            n_maybe += 1 - safe
+        row = last
+        for c in range(n_maybe):
+            i = maybe[c]
+            if lower[i] == -np.inf:
+                unheld[n_unheld] = i
+                n_unheld += 1
                 continue
-            if measuring:
-                if X is not None:
-                    square = dense_squared_distance(X, row, centers, j)
-                if csr is not None:
-                    square = sparse_squared_distance(
-                        csr, row, centers, codebook.norms, j
-                    )
-                near = np.sqrt(square)
-                upper[row] = near - moved[j]
-                far = max(far, apart[j] - near)
-                n += not (far > 0.0 and far * far > SLACK * (square + width))
-                n_measured += 1
-            else:
+            picked[n] = i  # stays if n is raised
+            if not measuring:
                 n += 1
-        else:
-            unheld[n_unheld] = row
-            n_unheld += 1
-        row += 1
+                continue
+            j = np.uint64(labels[i])
+            if X is not None:
+                square = dense_squared_distance(X, i, centers, j)
+            if csr is not None:
+                square = sparse_squared_distance(csr, i, centers, codebook.norms, j)
+            near, far = np.sqrt(square), lower[i] - fallen[j]
+            upper[i] = near - moved[j]
+            other = apart[j] - near
+            far = far if far > other else other
+            n += 1 - ((far > 0.0) & (far * far > SLACK * (square + width)))
+            n_measured += 1
+        room = picked.size - n - n_unheld
     return row, n, n_unheld, n_measured
 
 
@@ -1031,7 +1054,7 @@ def em_rows(
                         energy += shares[c] * gaps[i, c]
                         n_shares += shares[c] > 0.0
                     if n_shares > 1:
-                        j, lower[row] = -1, -np.inf
+                        j, lower[row], upper[row] = -1, -np.inf, np.inf
                         totals[OBJECTIVE] += w * (smallest[i] + energy)
                         totals[SOFT_WEIGHT] += w
                         totals[SUPPORT] += w * n_shares

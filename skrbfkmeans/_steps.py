@@ -23,8 +23,14 @@ COMPACT, MOSTLY_SOFT = 1e4, 0.2
 # Distances between centres are worth their while with this many rows a centre.
 APART = 20
 
-# A measured distance costs as much as this share of the others in a block.
-WORTH_MEASURING = 0.15
+# What it costs, in nanoseconds, to measure the distance of a row to its own centre,
+# and to find the nearest of all: for each, for each feature, or, the latter, for
+# each centre and feature and three more.
+MEASURE, MEASURE_FEATURE, FIND, FIND_FEATURE = 15.0, 0.5, 10.0, 0.05
+
+# The same for a look at the bounds of a row; and from which cost on a pass is worth
+# a second thread.
+LOOK, ALONE = 4.0, 4e5
 
 # Threads take turns at so many jobs each.
 JOBS_PER_THREAD = 4
@@ -112,7 +118,7 @@ class EStep:
             self._begin(centers, np.tile(codebook.shift, (len(centers), 1)))
         elif self._must_begin or not self.pruned:
             self._begin(centers, centers)
-        _kernels.follow(centers, self._centers, self._moved, self._fallen, self._apart)
+        _kernels.follow(centers, self._centers, self._moved, self._fallen)
         self._centers = centers
         self._totals.fill(0.0)
         if as_softmax:
@@ -141,8 +147,11 @@ class EStep:
         n_at_once = strips[0].step // np.max(self._pieces[:, 2] - self._pieces[:, 1])
         self._strips = strips
         self._jobs = _jobs(self._pieces[:, 0], int(n_at_once), rows.n_threads)
+        self._one_job = [range(0, len(self._pieces), int(n_at_once))]
+        self._n_picked = rows.n_rows
         self._upper, self._lower = np.empty((2, rows.n_rows))
-        self._apart = np.zeros(k if k * APART <= rows.n_rows else 0)
+        self._apart = np.zeros(k)
+        self._is_parting = k * APART <= rows.n_rows and not rows.is_sparse
         self._totals = np.zeros((n, _kernels.N_TOTALS))
         self._held, self._soft = (
             Sums(
@@ -160,6 +169,7 @@ class EStep:
         k, d = centers.shape
         self._centers = centers
         self._lower.fill(-np.inf)
+        self._upper.fill(np.inf)
         self._moved, self._fallen, self._heaviest = np.zeros((3, k))
         self._origins = np.clip(origins, *self.rows.box)
         self._origin_norms = np.einsum("ij,ij->i", self._origins, self._origins)
@@ -184,10 +194,13 @@ class EStep:
         soft.sums[soft.touched], soft.masses[soft.touched] = 0.0, 0.0
         soft.touched.fill(False)
         drift = 1.0 + 1e-12  # more than the rounding of the sums
-        apart = self._apart if self._apart.size else np.zeros(len(codebook.centers))
+        if self._is_parting:
+            coarse_work = rows.work(codebook).coarse
+            _kernels.part_centers(codebook.coarse, coarse_work, self._apart)
         bounds = Bounds(
-            self._upper, self._lower, self._moved * drift, self._fallen * drift, apart
-        )
+            self._upper, self._lower, self._moved * drift, self._fallen * drift,
+            self._apart,
+        )  # fmt: skip
 
         def work(_, start, stop):
             _kernels.em_strips(
@@ -197,7 +210,10 @@ class EStep:
                 soft, self._totals,
             )  # fmt: skip
 
-        rows.run(work, self._jobs)
+        n = rows.n_rows
+        _, k, d = held.sums.shape
+        cost = n * LOOK + self._n_picked * (FIND + FIND_FEATURE * k * (d + 3))
+        rows.run(work, self._jobs if cost > ALONE else self._one_job)
 
     def _run_softmax(self, codebook, two_sigma2):
         """Pass over all rows, all of which are soft."""
@@ -226,16 +242,17 @@ class EStep:
         totals[_kernels.OBJECTIVE] += inertia
         totals[_kernels.SUPPORT] += self._known.masses.sum()
         self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
-        self._learn_to_measure(totals, len(centers))
+        self._learn_to_measure(totals, *centers.shape)
+        self._n_picked = totals[_kernels.PICKED]
         return Moments(self._origins.copy(), sums, masses, totals)
 
-    def _learn_to_measure(self, totals, k):
-        """Measure distances to own centres only where that spares all the others."""
+    def _learn_to_measure(self, totals, k, d):
+        """Measure distances to own centres where that spares enough of the others."""
         n_measured, n_picked = totals[_kernels.MEASURED], totals[_kernels.PICKED]
         if self._measuring and n_measured > 0.0:
-            spared = n_measured - n_picked
-            self._measuring = WORTH_MEASURING * spared * k > n_measured
-            self._least_picked = 0.8 * n_picked
+            spared = (n_measured - n_picked) * (FIND + FIND_FEATURE * k * (d + 3))
+            self._measuring = spared > n_measured * (MEASURE + MEASURE_FEATURE * d)
+            self._least_picked = 0.7 * n_picked
         elif not self._measuring:  # until bounds tell more rows
             self._measuring = n_picked < self._least_picked
 
