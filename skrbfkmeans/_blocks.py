@@ -166,6 +166,11 @@ class Rows:
             single_threaded_blas.__exit__(*exception)
 
     @property
+    def is_unweighted(self):
+        """Whether all rows weigh the same."""
+        return self.stored_weights.size == 0
+
+    @property
     def weights(self):
         """Weights of the rows, of shape (n_samples,)."""
         if self.stored_weights.size == 0:
@@ -315,29 +320,6 @@ class Rows:
 
         self.run(work, strips)
         return float(totals.min())
-
-    def lower(self, closest, center):
-        """Lower `closest` to the squared distances to a new centre, in place."""
-        strips = self.strips(1)
-        self._seed(closest, center, np.empty((len(strips), 0)), strips)
-
-    def potentials(self, closest, candidates):
-        """Weighted sum of squared distances if each candidate were a centre."""
-        strips = self.strips(len(candidates))
-        parts = np.zeros((len(strips), len(candidates)))
-        self._seed(closest, candidates, parts, strips)
-        return parts.sum(axis=0)
-
-    def _seed(self, closest, candidates, parts, strips):
-        norms = np.einsum("ij,ij->i", candidates, candidates)
-
-        def work(s, start, stop):
-            _kernels.seed_rows(
-                *self.arrays, self.stored_weights, start, stop, candidates, norms,
-                closest, parts[s],
-            )  # fmt: skip
-
-        self.run(work, strips)
 
     # --- how a pass runs ---
 
@@ -490,6 +472,24 @@ def make_codebook(centers, factor, norms, shift, dtype, direct):
     return Codebook(
         centers, factor, offsets, norms, shift, rounding, unit, tolerance, coarse
     )
+
+
+def distances_to_next(coarse, work):
+    """Lower bounds on the distance from each centre to the next."""
+    k, rough, apart = len(coarse.norms), work.coarse, np.empty(len(coarse.norms))
+    for first in range(0, k, rough.norms.size):
+        some = slice(first, min(first + rough.norms.size, k))
+        n = some.stop - some.start
+        rows = -0.5 * coarse.factor[some]
+        if rough.columns.size:
+            rough.columns[:, :n] = rows.T
+        else:
+            rough.rows[:n] = rows
+        _kernels.score_coarse(n, coarse, rough)  # the nearest of all is itself
+        doubts = 2.0 * coarse.rounding * coarse.norms[some] + _kernels.UNDERFLOW
+        squares = rough.second[:n] + coarse.norms[some] - 2.0 * doubts
+        apart[some] = np.sqrt(np.maximum(squares, 0.0)) * coarse.unit
+    return apart
 
 
 def make_coarse_work(k, d, lanes):

@@ -23,7 +23,7 @@ except ImportError as error:  # pragma: no cover
 FAST = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 
 
-def jit(function=None, *, fastmath=False, inline=False):
+def jit(function=None, *, fastmath=False, inline=False, inner=False):
     """Compile a function of arrays and scalars.
 
     Parameters
@@ -43,12 +43,17 @@ def jit(function=None, *, fastmath=False, inline=False):
         The compiled function.
     """
     if function is None:
-        return lambda function: jit(function, fastmath=fastmath, inline=inline)
+        return lambda function: jit(
+            function, fastmath=fastmath, inline=inline, inner=inner
+        )
     dispatcher = numba.njit(
         function,
         nogil=True,
         fastmath=set(fastmath) if fastmath else False,
         inline="always" if inline else "never",
+        error_model="numpy",
+        no_cpython_wrapper=inner,
+        no_cfunc_wrapper=True,
     )
     if not numba.config.DISABLE_JIT:
         _cache_if_possible(dispatcher)

@@ -66,7 +66,7 @@ N_TOTALS = 6
 # --- distances ---------------------------------------------------------------
 
 
-@jit
+@jit(inner=True)
 def squared_distance(X, csr, i, centers, norms, j):
     """Squared distance of row i and centre j, in one fixed order of summation.
 
@@ -80,7 +80,7 @@ def squared_distance(X, csr, i, centers, norms, j):
     return value
 
 
-@jit
+@jit(inner=True)
 def sparse_squared_distance(csr, i, centers, norms, j):
     """`squared_distance` of a sparse row."""
     values, indices, indptr = csr
@@ -102,7 +102,7 @@ def sparse_squared_distance(csr, i, centers, norms, j):
     return near + rest
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, inner=True)
 def dense_squared_distance(X, i, centers, j):
     """`squared_distance` of a dense row.
 
@@ -116,7 +116,7 @@ def dense_squared_distance(X, i, centers, j):
     return total
 
 
-@jit(fastmath={"contract"})
+@jit(fastmath={"contract"}, inner=True)
 def direct_scores(columns, centers, scores):
     """Squared distances by (x - c)^2, for `columns` of shape (features, rows)."""
     n_features, n_rows = columns.shape[0], scores.shape[1]
@@ -142,7 +142,7 @@ def direct_scores(columns, centers, scores):
             f += 1
 
 
-@jit
+@jit(inner=True)
 def load_columns(X, picked, n, columns):
     """Copy a block of rows, transposed."""
     for f in range(columns.shape[0]):
@@ -151,7 +151,7 @@ def load_columns(X, picked, n, columns):
             column[i] = X[picked[i], f]
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, inner=True)
 def load_rows(X, picked, n, shift, rows, norms):
     """Copy a block of rows less `shift`; `norms` gets their squared lengths."""
     for i in range(n):
@@ -164,7 +164,7 @@ def load_rows(X, picked, n, shift, rows, norms):
         norms[i] = total
 
 
-@jit(inline=True)
+@jit(inner=True)
 def two_least(value, j, low, high, who):
     """The two least of ``low <= high`` and a value, and whose the least is."""
     less = value < low
@@ -175,7 +175,7 @@ def two_least(value, j, low, high, who):
     return low, high, who
 
 
-@jit
+@jit(inner=True)
 def two_smallest(scores, offsets, slope, smallest, second, nearest):
     """The two smallest of ``offsets[j] + slope * scores[j, i]`` over j.
 
@@ -206,7 +206,7 @@ def two_smallest(scores, offsets, slope, smallest, second, nearest):
         j += 1
 
 
-@jit(fastmath={"contract"})
+@jit(fastmath={"contract"}, inner=True)
 def coarse_two_smallest(
     columns, factor, offsets, n, partial, smallest, second, nearest
 ):
@@ -263,7 +263,7 @@ def coarse_two_smallest(
 # --- responsibilities --------------------------------------------------------
 
 
-@jit
+@jit(inner=True)
 def entmax_row(y, n, alpha, p):
     """Entmax of ``y[:n]``, whose largest is 0, into ``p[:n]``."""
     if alpha == 1.0:
@@ -282,7 +282,7 @@ def entmax_row(y, n, alpha, p):
         p[j] /= total
 
 
-@jit
+@jit(inner=True)
 def entmax15_row(y, n, p):
     """Entmax with alpha = 1.5, exactly: p = max(y / 2 - tau, 0)^2.
 
@@ -318,7 +318,7 @@ def entmax15_row(y, n, p):
         p[j] = margin * margin if margin > 0.0 else 0.0
 
 
-@jit
+@jit(inner=True)
 def sparsemax_row(y, n, p):
     """Entmax with alpha = 2, exactly: p = max(y - tau, 0).
 
@@ -340,7 +340,7 @@ def sparsemax_row(y, n, p):
         p[j] = max(y[j] - tau, 0.0)
 
 
-@jit
+@jit(inner=True)
 def entmax_any_row(y, n, alpha, p):
     """Entmax with any alpha > 1, to the last useful bit.
 
@@ -382,7 +382,7 @@ def entmax_any_row(y, n, alpha, p):
         p[j] = np.exp(np.log1p(t) / a1) if t > -1.0 else 0.0
 
 
-@jit
+@jit(inner=True)
 def entropy_row(p, n, alpha):
     """Tsallis entropy of ``p[:n]``, which sums to one; Shannon's at alpha 1."""
     total = 0.0
@@ -470,7 +470,7 @@ def exp_in_place(values, scratch):
 # are overwritten for every block. `weights` of size 0 stands for ones.
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, inner=True)
 def sparse_scores(csr, picked, n, transposed, scores, norms, dots):
     """Products of sparse rows with the centres, and squared lengths of the rows.
 
@@ -497,9 +497,9 @@ def lanes_for(n, n_lanes):
     return min((n + 15) // 16 * 16, n_lanes)
 
 
-@jit
+@jit(inner=True)
 def score_block(X, csr, picked, n, codebook, work):
-    """Score the n rows in `picked`, and find the two smallest of each.
+    """Score the n rows in `picked`.
 
     Returns `slope` and the scores, of shape (centres, lanes): a squared
     distance is ``norms[i] + offsets[j] + slope * scores[j, i]``. In the direct
@@ -524,13 +524,10 @@ def score_block(X, csr, picked, n, codebook, work):
                     source, target = products[j], scores[j]
                     for i in range(n_lanes):
                         target[i] = source[i]
-    two_smallest(
-        scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
-    )
     return slope, scores
 
 
-@jit
+@jit(inner=True)
 def find_nearest(X, picked, n, codebook, work, width):
     """The nearest centre of each of the n dense rows in `picked`.
 
@@ -591,28 +588,7 @@ def score_coarse(n, coarse, rough):
         )  # fmt: skip
 
 
-@jit
-def part_centers(coarse, rough, apart):
-    """Lower bounds on the distance from each centre to the next."""
-    k, size = coarse.factor.shape
-    for first in range(0, k, rough.norms.size):
-        n = min(k - first, rough.norms.size)
-        for i in range(n):
-            for f in range(size):
-                value = np.float32(-0.5) * coarse.factor[first + i, f]
-                if size <= N_FEATURES_COARSE:
-                    rough.columns[f, i] = value
-                else:
-                    rough.rows[i, f] = value
-        score_coarse(n, coarse, rough)
-        for i in range(n):  # the nearest centre of all is itself
-            norm = coarse.norms[first + i]
-            doubt = 2.0 * coarse.rounding * norm + UNDERFLOW
-            square = max(np.float64(rough.second[i]) + norm - 2.0 * doubt, 0.0)
-            apart[first + i] = np.sqrt(square) * coarse.unit
-
-
-@jit
+@jit(inner=True)
 def load_coarse_columns(X, picked, n, coarse, columns, norms):
     """Copy a block of rows less the shift, in coarse units, transposed."""
     shift, per_unit = coarse.shift, 1.0 / coarse.unit
@@ -625,7 +601,7 @@ def load_coarse_columns(X, picked, n, coarse, columns, norms):
             norms[i] += value * value
 
 
-@jit(fastmath=FAST)
+@jit(fastmath=FAST, inner=True)
 def load_coarse_rows(X, picked, n, coarse, rows, norms):
     """Copy a block of rows less the shift, in coarse units."""
     shift, per_unit = coarse.shift, 1.0 / coarse.unit
@@ -638,7 +614,7 @@ def load_coarse_rows(X, picked, n, coarse, rows, norms):
         norms[i] = total
 
 
-@jit
+@jit(inner=True)
 def list_candidates(
     X, csr, picked, n_rows, codebook, work, slope, scores, two_sigma2, width
 ):
@@ -795,7 +771,7 @@ def add_up(held, soft, known, centers, origins, is_sparse, sums, masses):
 # --- passes over rows --------------------------------------------------------
 
 
-@jit
+@jit(inner=True)
 def pick_all(start, stop, picked):
     """List the rows from `start` on until a block is full; return their number."""
     n = min(stop - start, picked.size)
@@ -812,6 +788,9 @@ def margin_rows(X, csr, start, stop, codebook, work, totals):
     while start < stop:
         n = pick_all(start, stop, work.picked)
         slope, scores = score_block(X, csr, work.picked, n, codebook, work)
+        two_smallest(
+            scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
+        )
         for i in range(n):
             scale = work.norms[i] + norms[work.nearest[i]]
             doubt = 2.0 * codebook.rounding * scale
@@ -840,6 +819,14 @@ def label_rows(X, csr, start, stop, codebook, work, labels):
             find_nearest(X, work.picked, n, codebook, work, 0.0)
         if csr is not None:
             slope, scores = score_block(X, csr, work.picked, n, codebook, work)
+            two_smallest(
+                scores,
+                codebook.offsets,
+                slope,
+                work.smallest,
+                work.second,
+                work.nearest,
+            )
             list_candidates(
                 X, csr, work.picked, n, codebook, work, slope, scores, 0.0, 0.0
             )
@@ -891,6 +878,9 @@ def responsibility_rows(
     while start < stop:
         n_rows = pick_all(start, stop, work.picked)
         slope, scores = score_block(X, csr, work.picked, n_rows, codebook, work)
+        two_smallest(
+            scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
+        )
         list_candidates(
             X, csr, work.picked, n_rows, codebook, work, slope, scores, two_sigma2,
             width,
@@ -910,7 +900,7 @@ def responsibility_rows(
         start += n_rows
 
 
-@jit
+@jit(inner=True)
 def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, measuring, work):
     """List rows from `row` on, until a block is full, whose share is in doubt.
 
@@ -972,39 +962,23 @@ def pick_rows(X, csr, row, stop, codebook, bounds, labels, width, measuring, wor
     return row, n, n_unheld, n_measured
 
 
-@jit
-def em_strips(
-    X, csr, weights, pieces, codebook, work, alpha, two_sigma2, width, bounds,
-    measuring, labels, origins, origin_norms, held, soft, totals,
-):  # fmt: skip
-    """`em_rows` for pieces ``(strip, start, stop)``, each into its strip's sums."""
-    for p in range(pieces.shape[0]):
-        s, start, stop = pieces[p]
-        em_rows(
-            X, csr, weights, start, stop, codebook, work, alpha, two_sigma2, width,
-            bounds, measuring, labels, origins, origin_norms,
-            held.sums[s], held.masses[s], held.squares[s], held.counts[s],
-            held.touched[s], soft.sums[s], soft.masses[s], soft.touched[s], totals[s],
-        )  # fmt: skip
-
-
 @jit(fastmath=FAST)
 def em_rows(
-    X, csr, weights, start, stop, codebook, work, alpha, two_sigma2, width,
-    bounds, measuring, labels, origins, origin_norms, sums, masses, squares,
-    held_counts, touched, sums_soft, masses_soft, touched_soft, totals,
+    X, csr, weights, pieces, codebook, work, alpha, two_sigma2, width, bounds,
+    measuring, labels, origins, origin_norms, held, soft, strip_totals,
 ):  # fmt: skip
-    """One E-step, and the sums that the M-step needs, for rows start to stop.
+    """One E-step, and the sums that the M-step needs, for some pieces of the rows.
+
+    A piece ``(strip, start, stop)`` adds to the sums of its strip.
 
     Rows that belong to one centre alone are held in running sums: their
     weighted coordinates less the centres' origins, `sums`, their weights,
     `masses`, their weighted squared distances to the origins, `squares`, and
-    their number, `held_counts`. Those whose `bounds` show that nothing has
-    changed are not touched. Rows with several shares are added to `sums_soft`
-    and `masses_soft`, which begin with zeros. Centres whose sums change are
-    `touched`.
+    their number, `counts`. Those whose `bounds` show that nothing has changed
+    are not touched. Rows with several shares are added to the sums `soft`,
+    which begin with zeros. Centres whose sums change are `touched`.
 
-    Adds to ``totals`` the free energy of the soft rows, their weight, their
+    Adds to ``strip_totals`` the free energy of the soft rows, their weight, their
     weighted number of shares, and the numbers of labels that changed, of rows
     measured, and of rows all of whose distances were computed. Rows of zero
     weight get a label and no more.
@@ -1014,81 +988,102 @@ def em_rows(
     )  # fmt: skip
     nearest, counts, smallest = work.nearest, work.counts, work.smallest
     members, gaps, logits, shares = work.members, work.gaps, work.logits, work.shares
-    while start < stop:
-        start, n_picked, n_unheld, n_measured = pick_rows(
-            X, csr, start, stop, codebook, bounds, labels, width, measuring, work
-        )
-        totals[PICKED] += n_picked + n_unheld
-        totals[MEASURED] += n_measured
-        for exact in (False, True):  # coarse scores first, where they may tell
-            is_coarse = X is not None and (width == 0.0 or not exact)
-            some = work.unheld if exact else work.picked
-            n_rows = n_unheld if exact else n_picked
-            if n_rows == 0:
-                continue
-            if is_coarse:
-                find_nearest(X, some, n_rows, codebook, work, width)
-            else:
-                slope, scores = score_block(X, csr, some, n_rows, codebook, work)
-                list_candidates(
-                    X, csr, some, n_rows, codebook, work, slope, scores, two_sigma2,
-                    width,
-                )  # fmt: skip
-            for i in range(n_rows):
-                row, j, n = some[i], nearest[i], counts[i]
-                if n == 0:
-                    work.unheld[n_unheld] = row
-                    n_unheld += 1
+    for piece in range(pieces.shape[0]):
+        strip, start, stop = pieces[piece]
+        sums, masses, squares = (
+            held.sums[strip], held.masses[strip], held.squares[strip]
+        )  # fmt: skip
+        held_counts, touched = held.counts[strip], held.touched[strip]
+        sums_soft, masses_soft, touched_soft = (
+            soft.sums[strip], soft.masses[strip], soft.touched[strip]
+        )  # fmt: skip
+        totals = strip_totals[strip]
+        while start < stop:
+            start, n_picked, n_unheld, n_measured = pick_rows(
+                X, csr, start, stop, codebook, bounds, labels, width, measuring, work
+            )
+            totals[PICKED] += n_picked + n_unheld
+            totals[MEASURED] += n_measured
+            for exact in (False, True):  # coarse scores first, where they may tell
+                is_coarse = X is not None and (width == 0.0 or not exact)
+                some = work.unheld if exact else work.picked
+                n_rows = n_unheld if exact else n_picked
+                if n_rows == 0:
                     continue
-                w = weights[row] if weights.size else 1.0
-                holder = labels[row] if lower[row] > -np.inf else -1
-                if labels[row] != j:
-                    labels[row] = j
-                    totals[CHANGED] += w > 0.0
-                if n > 1:
-                    for c in range(n):
-                        logits[c] = -gaps[i, c] / two_sigma2
-                    entmax_row(logits, n, alpha, shares)
-                    energy, n_shares = -two_sigma2 * entropy_row(shares, n, alpha), 0
-                    for c in range(n):
-                        energy += shares[c] * gaps[i, c]
-                        n_shares += shares[c] > 0.0
-                    if n_shares > 1:
-                        j, lower[row], upper[row] = -1, -np.inf, np.inf
-                        totals[OBJECTIVE] += w * (smallest[i] + energy)
-                        totals[SOFT_WEIGHT] += w
-                        totals[SUPPORT] += w * n_shares
-                if j >= 0:
-                    upper[row] = np.sqrt(smallest[i]) - moved[j]
-                    lower[row] = np.sqrt(work.second[i]) + fallen[j]
-                if not w > 0.0:
-                    continue
-                if j < 0:
-                    for c in range(n):
-                        share = w * shares[c]
-                        if share > 0.0:
-                            m = members[i, c]
-                            touched_soft[m] = True
-                            masses_soft[m] += share
-                            add_row(X, csr, row, share, m, origins, sums_soft)
-                if j == holder:
-                    continue
-                for sign in (1, -1):  # to its new centre, and away from the old
-                    m = j if sign == 1 else holder
-                    if m < 0:
+                if is_coarse:
+                    find_nearest(X, some, n_rows, codebook, work, width)
+                else:
+                    slope, scores = score_block(X, csr, some, n_rows, codebook, work)
+                    two_smallest(
+                        scores,
+                        codebook.offsets,
+                        slope,
+                        work.smallest,
+                        work.second,
+                        work.nearest,
+                    )
+                    list_candidates(
+                        X, csr, some, n_rows, codebook, work, slope, scores, two_sigma2,
+                        width,
+                    )  # fmt: skip
+                for i in range(n_rows):
+                    row, j, n = some[i], nearest[i], counts[i]
+                    if n == 0:
+                        work.unheld[n_unheld] = row
+                        n_unheld += 1
                         continue
-                    touched[m] = True
-                    masses[m] += sign * w
-                    square = add_row(X, csr, row, sign * w, m, origins, sums)
-                    if csr is not None:
-                        square = sparse_squared_distance(
-                            csr, row, origins, origin_norms, m
+                    w = weights[row] if weights.size else 1.0
+                    holder = labels[row] if lower[row] > -np.inf else -1
+                    if labels[row] != j:
+                        labels[row] = j
+                        totals[CHANGED] += w > 0.0
+                    if n > 1:
+                        for c in range(n):
+                            logits[c] = -gaps[i, c] / two_sigma2
+                        entmax_row(logits, n, alpha, shares)
+                        energy, n_shares = (
+                            -two_sigma2 * entropy_row(shares, n, alpha),
+                            0,
                         )
-                    squares[m] += sign * w * square
-                    held_counts[m] += sign
-                    if held_counts[m] == 0:  # leave no rounding behind
-                        sums[m, :] = 0.0
-                        masses[m] = squares[m] = 0.0
+                        for c in range(n):
+                            energy += shares[c] * gaps[i, c]
+                            n_shares += shares[c] > 0.0
+                        if n_shares > 1:
+                            j, lower[row], upper[row] = -1, -np.inf, np.inf
+                            totals[OBJECTIVE] += w * (smallest[i] + energy)
+                            totals[SOFT_WEIGHT] += w
+                            totals[SUPPORT] += w * n_shares
+                    if j >= 0:
+                        upper[row] = np.sqrt(smallest[i]) - moved[j]
+                        lower[row] = np.sqrt(work.second[i]) + fallen[j]
+                    if not w > 0.0:
+                        continue
+                    if j < 0:
+                        for c in range(n):
+                            share = w * shares[c]
+                            if share > 0.0:
+                                m = members[i, c]
+                                touched_soft[m] = True
+                                masses_soft[m] += share
+                                add_row(X, csr, row, share, m, origins, sums_soft)
+                    if j == holder:
+                        continue
+                    for sign in (1, -1):  # to its new centre, and away from the old
+                        m = j if sign == 1 else holder
+                        if m < 0:
+                            continue
+                        touched[m] = True
+                        masses[m] += sign * w
+                        square = add_row(X, csr, row, sign * w, m, origins, sums)
+                        if csr is not None:
+                            square = sparse_squared_distance(
+                                csr, row, origins, origin_norms, m
+                            )
+                        squares[m] += sign * w * square
+                        held_counts[m] += sign
+                        if held_counts[m] == 0:  # leave no rounding behind
+                            sums[m, :] = 0.0
+                            masses[m] = squares[m] = 0.0
 
 
 @jit(inline=True)
@@ -1129,7 +1124,10 @@ def softmax_rows(
     while start < stop:
         n_rows = pick_all(start, stop, work.picked)
         work.picked[n_rows:] = stop - 1  # all lanes are worked on
-        slope, _ = score_block(X, None, work.picked, n_lanes, codebook, work)
+        slope, scores = score_block(X, None, work.picked, n_lanes, codebook, work)
+        two_smallest(
+            scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
+        )
         restore_scores(X, n_rows, codebook, work, slope, two_sigma2)
         for i in range(n_lanes):
             smallest[i] = lengths[nearest[i]] + slope * shares[nearest[i], i]
@@ -1177,7 +1175,7 @@ def softmax_rows(
         start += n_rows
 
 
-@jit
+@jit(inner=True)
 def restore_scores(X, n_rows, codebook, work, slope, two_sigma2):
     """Recompute directly the scores of the lanes where rounding could tell."""
     if codebook.rounding == 0.0:
@@ -1216,35 +1214,82 @@ def moment_rows(X, weights, start, stop, shift, sums, squares, lows, highs):
 
 
 @jit
-def seed_rows(
-    X,
-    csr,
-    weights,
-    start,
-    stop,
-    candidates,
-    norms,
-    closest,
-    potentials,
+def product_rows(
+    X, rows, shift, trials, norms, least_left, work_rows, row_norms, squares
 ):
-    """What is left of each row's squared distance when a candidate is added.
+    """`trial_rows` by BLAS: `trials` are less `shift`, and so are their `norms`.
 
-    ``potentials[c]`` gets the weighted sum over the rows of the smaller of
-    ``closest[i]`` and the squared distance to candidate c. With no potentials,
-    ``closest`` itself is lowered to the distance to the only candidate.
+    Of squared lengths so nearly equal that less than `least_left` of them is left,
+    the distances are taken directly.
     """
-    lowering = potentials.size == 0
+    n_lanes = row_norms.size
+    for first in range(0, rows.size, n_lanes):
+        some = rows[first : first + n_lanes]
+        load_rows(X, some, some.size, shift, work_rows, row_norms)
+        products = np.dot(work_rows[: some.size], trials.T)
+        for c in range(some.size):
+            for t in range(norms.size):
+                scale = row_norms[c] + norms[t]
+                square = scale - 2.0 * products[c, t]
+                if square < least_left * scale:
+                    square = dense_squared_distance(work_rows, c, trials, t)
+                squares[t, first + c] = square
+
+
+@jit
+def reach_rows(start, stop, closest, owners, reach, near):
+    """List the rows that a trial centre may be nearer to than their owner is.
+
+    By the triangle inequality only those whose squared distance ``closest`` to
+    the centre that owns them is more than a quarter of that between the two
+    [1]_; ``reach[j]`` is that quarter for centre j and the trial next to it.
+    They stand from ``near[start]`` on; returns their number.
+
+    References
+    ----------
+    .. [1] E. Raff, "Exact acceleration of k-means++ and k-means||", IJCAI
+       (2021).
+    """
+    n_near = 0
     for i in range(start, stop):
-        w = weights[i] if weights.size else 1.0
-        if lowering or w > 0.0:
-            for c in range(candidates.shape[0]):
-                value = closest[i]
-                if X is not None:
-                    value = min(value, dense_squared_distance(X, i, candidates, c))
-                if csr is not None:
-                    distance = sparse_squared_distance(csr, i, candidates, norms, c)
-                    value = min(value, distance)
-                if lowering:
-                    closest[i] = value
-                else:
-                    potentials[c] += w * value
+        near[start + n_near] = i
+        n_near += closest[i] > reach[owners[i]]
+    return n_near
+
+
+@jit
+def trial_rows(X, csr, rows, trials, norms, squares):
+    """Squared distances of some rows to trial centres, of shape (trials, rows)."""
+    for c in range(rows.size):
+        for t in range(trials.shape[0]):
+            squares[t, c] = squared_distance(X, csr, rows[c], trials, norms, t)
+
+
+@jit(fastmath=FAST)
+def gain_rows(weights, rows, squares, closest, gains):
+    """What each trial centre would take off the weighted sum of squared distances."""
+    for t in range(gains.size):
+        total = 0.0
+        for c in range(rows.size):
+            w = weights[rows[c]] if weights.size else 1.0
+            gain = closest[rows[c]] - squares[t, c]
+            total += w * gain if gain > 0.0 else 0.0
+        gains[t] += total
+
+
+@jit
+def claim_rows(weights, start, stop, rows, squares, new, closest, owners):
+    """Give a new centre those of some rows that are nearer to it.
+
+    Returns the weighted sum of the squared distances that are left, of the
+    rows from start to stop.
+    """
+    for c in range(rows.size):
+        i = rows[c]
+        less = squares[c] < closest[i]
+        closest[i] = squares[c] if less else closest[i]
+        owners[i] = new if less else owners[i]
+    total = 0.0
+    for i in range(start, stop):
+        total += closest[i] * (weights[i] if weights.size else 1.0)
+    return total

@@ -557,6 +557,8 @@ class RBFKMeans(
 
     def _temperatures(self, rows, centers, x_exponent):
         """Temperatures in the units of `rows`, and whether they end at 0."""
+        from ._steps import EStep
+
         schedule = Geometric() if isinstance(self.schedule, str) else self.schedule
         if not isinstance(schedule, Schedule):
             sigmas = np.array(schedule, dtype=np.float64, ndmin=1)
@@ -564,7 +566,7 @@ class RBFKMeans(
                 sigmas = np.ldexp(sigmas, -x_exponent)
             return sigmas, sigmas[-1] == 0.0
         if schedule.unit == "spread":
-            inertia = rows.inertia(centers, rows.assign(centers))
+            inertia = EStep(rows, self.alpha)(centers, 0.0).free_energy
             scale = np.sqrt(inertia / (rows.weight * rows.n_features))
         elif schedule.unit == "critical":
             power = float(self.n_clusters) ** (self.alpha - 1.0)

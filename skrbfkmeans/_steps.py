@@ -14,7 +14,7 @@ from collections import namedtuple
 import numpy as np
 
 from . import _kernels
-from ._blocks import middle_of, share_width
+from ._blocks import distances_to_next, middle_of, share_width
 
 # Softmax shares are added up about a point at most so many sigma from any centre,
 # as long as at least this share of the rows is soft.
@@ -195,15 +195,14 @@ class EStep:
         soft.touched.fill(False)
         drift = 1.0 + 1e-12  # more than the rounding of the sums
         if self._is_parting:
-            coarse_work = rows.work(codebook).coarse
-            _kernels.part_centers(codebook.coarse, coarse_work, self._apart)
+            self._apart = distances_to_next(codebook.coarse, rows.work(codebook))
         bounds = Bounds(
             self._upper, self._lower, self._moved * drift, self._fallen * drift,
             self._apart,
         )  # fmt: skip
 
         def work(_, start, stop):
-            _kernels.em_strips(
+            _kernels.em_rows(
                 *rows.arrays, rows.stored_weights, self._pieces[start:stop], codebook,
                 rows.work(codebook), self.alpha, two_sigma2, width, bounds,
                 self._measuring, self.labels, self._origins, self._origin_norms, held,
@@ -230,6 +229,7 @@ class EStep:
             )  # fmt: skip
 
         rows.run(work, self._strips)
+        self._totals[0, _kernels.PICKED] = rows.n_rows
 
     def _add_up(self, centers):
         """Sums over all strips, in order; those of untouched centres are known."""

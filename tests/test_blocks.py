@@ -172,24 +172,6 @@ def test_measure_equals_its_twin(d, dtype):
         assert rows.weight == pytest.approx(weights.sum(), rel=1e-14)
 
 
-@dtypes
-@features
-def test_seeding_passes_equal_their_twins(d, dtype):
-    X, centers, weights = example(300, d, 4, dtype)
-    closest = np.full(300, np.inf)
-    with Rows(X, weights) as rows:
-        rows.lower(closest, centers[:1])
-        expected = naive.squared_distances(X, centers[:1])[:, 0]
-        np.testing.assert_allclose(closest, expected, rtol=1e-13)
-        before = closest.copy()
-        potentials = rows.potentials(closest, centers[1:])
-        np.testing.assert_array_equal(closest, before)
-        rows.lower(closest, centers[1:2])
-    twin = naive.potentials(X, weights, before, centers[1:])
-    np.testing.assert_allclose(potentials, twin, rtol=1e-13)
-    assert weights @ closest == pytest.approx(potentials[0], rel=1e-13)
-
-
 # --- blocks, strips and neighbours -------------------------------------------
 
 
@@ -361,9 +343,6 @@ def every_pass(X, centers, weights):
         results += [rows.measure()]
         labels = rows.assign(centers)
         results += [labels, rows.inertia(centers, labels), rows.margin(centers)]
-        closest = np.full(len(X), np.inf)
-        rows.lower(closest, centers[:1])
-        results += [closest, rows.potentials(closest, centers)]
         for sigma in (0.0, 0.4):
             for alpha in (1.0, 1.5, 2.0, 3.0):
                 labels = np.full(len(X), -1, dtype=np.int32)
@@ -509,14 +488,6 @@ def test_sparse_rows_give_what_their_dense_twins_give(d, alpha):
             rows.squared_distances_to(centers, labels), theirs.min(axis=1), 1e-12
         )
         assert rows.margin(centers) == pytest.approx(dense.margin(centers))
-        closest = np.full((2, 40), np.inf)
-        for each, nearest in zip((dense, rows), closest, strict=True):
-            each.lower(nearest, centers[:1])
-        assert_close(*closest, 1e-12)
-        assert_close(
-            rows.potentials(closest[0], centers), dense.potentials(closest[0], centers),
-            1e-11,
-        )  # fmt: skip
         shares = rows.responsibilities(centers, 0.5, alpha, sparse_output=True)
         assert_close(
             shares.toarray(), dense.responsibilities(centers, 0.5, alpha), 1e-12

@@ -1,0 +1,111 @@
+"""Rows left alone because their share is proved: no answer may change by it."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skrbfkmeans._annealing import m_step
+from skrbfkmeans._blocks import Rows
+from skrbfkmeans._steps import EStep
+
+
+def blobs(d, dtype="f8"):
+    """Rows about six centres, some of them on a grid and some equal: many ties."""
+    rng = np.random.default_rng(d)
+    centers = 3.0 * rng.normal(size=(6, d))
+    X = centers[rng.integers(6, size=700)] + rng.normal(size=(700, d))
+    X[:200] = np.round(X[:200])
+    X[200:230] = X[200]
+    return X.astype(dtype)
+
+
+def weights_of(kind, n):
+    rng = np.random.default_rng(0)
+    if kind == "none":
+        return None
+    weights = rng.uniform(0.0, 2.0, size=n)
+    weights[::7] = 0.0
+    return weights if kind == "some" else weights * 10.0 ** -rng.integers(0, 12, size=n)
+
+
+def steps(X, weights, centers, sigmas, alpha, pruned):
+    """What each of some EM iterations finds, and how many rows were looked at."""
+    found, n_picked = [], 0
+    with Rows(X, weights) as rows:
+        rows.measure()
+        e_step = EStep(rows, alpha, pruned=pruned)
+        for sigma in sigmas:
+            step = e_step(centers, sigma)
+            n_picked += step.n_picked
+            centers = m_step(centers, step, 1.0, 1e-290)
+            found.append((e_step.labels.copy(), step, centers))
+    return found, n_picked
+
+
+SCHEDULES = {
+    "hard": [0.0] * 25,
+    "annealed": [2.0, 1.0, 0.5, 0.25] + [0.0] * 15,
+    "soft": [0.4] * 15,
+    "reheated": [1.0, 0.3, 0.0, 0.0, 1.0, 0.3, 0.1, 0.0, 0.0],
+}
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("kind", ["none", "some", "wide"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("alpha", [1.0, 1.25, 1.5, 2.0])
+@pytest.mark.parametrize("form", ["f8 2", "f8 12", "f8 40", "f4 2", "f4 12", "csr 12"])
+def test_every_iteration_is_that_of_a_run_that_looks_at_all_rows(
+    form, alpha, schedule, kind
+):
+    dtype, d = form.split()
+    X = blobs(int(d), "f8" if dtype == "csr" else dtype)
+    centers = X[[1, 50, 300, 301, 500, 600, 650, 699, 200]].astype(np.float64)
+    X = sparse.csr_matrix(X) if dtype == "csr" else X
+    weights = weights_of(kind, 700)
+    sigmas = SCHEDULES[schedule]
+    ours, n_looked = steps(X, weights, centers, sigmas, alpha, True)
+    theirs, n_all = steps(X, weights, centers, sigmas, alpha, False)
+    digits = 1e-5 if dtype == "f4" else 1e-11
+    for (labels, step, moved), (other_labels, other, other_moved) in zip(
+        ours, theirs, strict=True
+    ):
+        np.testing.assert_array_equal(labels, other_labels)
+        assert step.n_changed == other.n_changed
+        assert (step.soft_weight == 0.0) == (other.soft_weight == 0.0)
+        size = np.abs(other_moved).max()
+        np.testing.assert_allclose(moved, other_moved, rtol=0.0, atol=1e-12 * size)
+        totals = step.totals[:3], other.totals[:3]
+        np.testing.assert_allclose(*totals, rtol=digits, atol=digits * other.totals[2])
+    assert n_all == 700 * len(sigmas)
+    if schedule == "hard":
+        assert n_looked < 0.7 * n_all
+
+
+def test_a_centre_that_loses_nearly_all_its_mass_keeps_its_digits():
+    """Running sums would keep the rounding of what has left."""
+    heavy, light = np.full((1, 1), 3.0), np.array([[-1.0], [-1.1], [-1.3]])
+    X = np.concatenate([heavy, light, [[3.1]]])
+    weights = np.array([1e15, 1.0, 1.0, 1.0, 1e15])
+    found, _ = steps(X, weights, np.array([[0.3], [9.0]]), [0.0], 1.5, True)
+    with Rows(X, weights) as rows:
+        rows.measure()
+        e_step = EStep(rows, 1.5)
+        e_step(np.array([[0.3], [9.0]]), 0.0)
+        for _ in range(2):
+            step = e_step(np.array([[-1.0], [3.0]]), 0.0)
+    mean = -1.0 - 0.4 / 3.0
+    assert step.means(slice(None))[0, 0] == pytest.approx(mean, rel=1e-15)
+    assert found[0][1].masses[0] == 2e15 + 3.0
+
+
+def test_running_sums_leave_nothing_behind_in_an_empty_cluster():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    with Rows(X, rng.uniform(size=500)) as rows:
+        rows.measure()
+        e_step = EStep(rows, 1.5)
+        e_step(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), 0.0)
+        step = e_step(np.array([[0.0, 0.0, 0.0], [1e3, 1e3, 1e3]]), 0.0)
+    assert step.masses[1] == 0.0
+    assert np.all(step.sums[1] == 0.0)
