@@ -1,8 +1,10 @@
-"""Seconds of scikit-learn's KMeans over ours, from the same start and by default.
+"""Seconds of scikit-learn over ours: same start, seeding, default fits, predictions.
 
-Every table is a ratio: both are run in turn, in one process, and their medians
-divided. Run it with ``python benchmarks/versus.py``; ``--table`` chooses one,
-``--repeats`` the number of runs, ``--threads`` the numbers of threads.
+Every number of a table is a ratio: both are run in turn, in one process, and the
+medians of their seconds divided; above 1, ours is faster. Run it with
+``python benchmarks/versus.py``. ``--tables`` chooses some, ``--only`` the data whose
+name contains it, ``--repeats`` the number of runs, ``--threads`` the numbers of
+threads.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -16,12 +18,15 @@ import warnings
 
 import numpy as np
 import sklearn
-from sklearn.cluster import KMeans
+from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.datasets import load_digits, load_sample_image, make_blobs
+from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
 import skrbfkmeans
 from skrbfkmeans import RBFKMeans
+from skrbfkmeans import _seeding as seeding
+from skrbfkmeans._blocks import Rows
 
 
 def blobs(n, d, k):
@@ -64,7 +69,7 @@ def interleaved(functions, repeats):
 
 
 def same_start(X, k, repeats):
-    """Lloyd's seconds from random rows, and how often the others' fit into them."""
+    """From the same random rows to labels that repeat: Lloyd over the others."""
     init = X[np.random.default_rng(0).choice(len(X), size=k, replace=False)]
     options = dict(init=init, n_init=1, tol=0, max_iter=10_000)
     models = [
@@ -74,38 +79,88 @@ def same_start(X, k, repeats):
         RBFKMeans(k, **options),
     ]
     lloyd, *others = interleaved([lambda m=m: m.fit(X) for m in models], repeats)
-    iterations = [m.n_iter_ for m in models]
-    return lloyd, [lloyd / other for other in others], iterations
+    iterations = ", ".join(str(m.n_iter_) for m in models)
+    ratios = [lloyd / other for other in others]
+    return lloyd, ratios, f"iterations {iterations}"
 
 
-def geometric_mean(ratios):
-    return np.exp(np.mean(np.log(ratios), axis=0))
+def seeds(X, k, repeats):
+    """Greedy k-means++, with as many candidates and the same draws."""
+    found = {}
+
+    def theirs():
+        found["theirs"] = kmeans_plusplus(X, k, random_state=0)[1]
+
+    def ours():
+        with Rows(X) as rows:
+            found["ours"] = seeding.kmeans_plusplus(rows, k, np.random.RandomState(0))
+
+    seconds, other = interleaved([theirs, ours], repeats)
+    n_same = np.count_nonzero(found["ours"] == found["theirs"])
+    return seconds, [seconds / other], f"{n_same} of {k} rows drawn are the same"
 
 
-def print_same_start(repeats, names):
-    print("Same start, same fixed point: seconds of Lloyd over those of each\n")
-    print(
-        f"{'data':30} {'Lloyd s':>8} {'Elkan':>6} {'hard':>6} {'annealed':>8}"
-        "  iterations"
+def default_fits(X, k, repeats):
+    """``KMeans(k, n_init=1)`` and ``RBFKMeans(k)``, seeding included."""
+    models = KMeans(k, n_init=1, random_state=0), RBFKMeans(k, random_state=0)
+    seconds, other = interleaved([lambda m=m: m.fit(X) for m in models], repeats)
+    peer, ours = models
+    note = f"iterations {peer.n_iter_}, {ours.n_iter_}; inertia of ours over theirs "
+    return seconds, [seconds / other], note + f"{ours.inertia_ / peer.inertia_:.4f}"
+
+
+def predictions(X, k, repeats):
+    """`predict`, and `predict_proba` against that of a spherical mixture."""
+    ours = RBFKMeans(k, random_state=0, max_iter=5).fit(X)
+    peer = KMeans(k, n_init=1, init=ours.cluster_centers_, max_iter=1).fit(X)
+    few = X[: max(2 * k, 1000)]
+    mixture = GaussianMixture(
+        k, covariance_type="spherical", means_init=ours.cluster_centers_, max_iter=1
+    ).fit(few)
+    seconds, other, theirs, proba = interleaved(
+        [
+            lambda: peer.predict(X),
+            lambda: ours.predict(X),
+            lambda: mixture.predict_proba(X),
+            lambda: ours.predict_proba(X),
+        ],
+        2 * repeats + 1,
     )
+    return seconds, [seconds / other, theirs / proba], ""
+
+
+TABLES = {
+    "start": (same_start, ["Elkan", "hard", "annealed"]),
+    "seeding": (seeds, ["seeding"]),
+    "default": (default_fits, ["default"]),
+    "predict": (predictions, ["predict", "proba"]),
+}
+
+
+def print_table(function, columns, names, repeats):
+    print(f"\n{function.__doc__}\n")
+    print(f"{'data':30} {'s':>8} " + " ".join(f"{name:>8}" for name in columns))
     table = []
     for name in names:
         make, k = DATA[name]
-        lloyd, ratios, iterations = same_start(make(), k, repeats)
+        seconds, ratios, note = function(make(), k, repeats)
         table.append(ratios)
-        cells = " ".join(f"{r:{w}.2f}" for r, w in zip(ratios, (6, 6, 8), strict=True))
-        print(f"{name:30} {lloyd:8.3f} {cells}  {iterations}", flush=True)
-    mean, least = geometric_mean(table), np.min(table, axis=0)
-    for title, row in (("geometric mean", mean), ("least", least)):
-        cells = " ".join(f"{r:{w}.2f}" for r, w in zip(row, (6, 6, 8), strict=True))
-        print(f"{title:30} {'':8} {cells}", flush=True)
+        cells = " ".join(f"{ratio:8.2f}" for ratio in ratios)
+        print(f"{name:30} {seconds:8.4f} {cells}  {note}", flush=True)
+    rows = {
+        "geometric mean": np.exp(np.mean(np.log(table), axis=0)),
+        "least": np.min(table, axis=0),
+    }
+    for title, row in rows.items():
+        print(f"{title:39} " + " ".join(f"{ratio:8.2f}" for ratio in row), flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
+    parser.add_argument("--only", default="")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--only", default="")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(
@@ -114,11 +169,15 @@ def main():
         f"{sklearn.__version__}, skrbfkmeans {skrbfkmeans.__version__}"
     )
     names = [name for name in DATA if options.only in name]
-    RBFKMeans(2).fit(np.eye(3))  # compile
+    X = load_digits().data
+    for rows in X, np.ascontiguousarray(X[:, 20:22]):  # compile
+        RBFKMeans(2).fit(rows).predict(rows)
+        RBFKMeans(2).fit(rows).predict_proba(rows)
     for n_threads in options.threads:
-        print(f"\n{n_threads} threads")
+        print(f"\n{n_threads} thread{'s' if n_threads > 1 else ''}")
         with threadpool_limits(n_threads):
-            print_same_start(options.repeats, names)
+            for table in options.tables:
+                print_table(*TABLES[table], names, options.repeats)
 
 
 if __name__ == "__main__":

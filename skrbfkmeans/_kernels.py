@@ -730,7 +730,7 @@ def add_up(held, soft, known, centers, origins, is_sparse, sums, masses):
     """Add up the sums of all strips, in order, into `sums` and `masses`.
 
     Of the running sums only those that are touched are added anew, into
-    `known`. Returns the inertia of the rows held, and how much of it would be
+    `known`. Those of sparse rows are about zero. Returns the inertia of the rows held, and how much of it would be
     left if they lay on the origins.
     """
     n_strips, k, d = held.sums.shape
@@ -749,9 +749,9 @@ def add_up(held, soft, known, centers, origins, is_sparse, sums, masses):
         crossed, moved = 0.0, 0.0
         for f in range(d):
             total = known.sums[j, f]
-            if is_sparse:  # about zero
-                total -= mass * origins[j, f]
             sums[j, f] = total
+            if is_sparse:  # it is about zero
+                total -= mass * origins[j, f]
             move = centers[j, f] - origins[j, f]
             crossed += total * move
             moved += move * move
@@ -763,8 +763,6 @@ def add_up(held, soft, known, centers, origins, is_sparse, sums, masses):
                 masses[j] += mass
                 for f in range(d):
                     sums[j, f] += soft.sums[s, j, f]
-                    if is_sparse:
-                        sums[j, f] -= mass * origins[j, f]
     return max(inertia, 0.0), scatter
 
 

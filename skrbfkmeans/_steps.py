@@ -244,6 +244,8 @@ class EStep:
         self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
         self._learn_to_measure(totals, *centers.shape)
         self._n_picked = totals[_kernels.PICKED]
+        if self.rows.is_sparse:  # so that means of zeros are zero
+            return Moments(np.zeros(sums.shape), sums, masses, totals)
         return Moments(self._origins.copy(), sums, masses, totals)
 
     def _learn_to_measure(self, totals, k, d):

@@ -109,3 +109,15 @@ def test_running_sums_leave_nothing_behind_in_an_empty_cluster():
         step = e_step(np.array([[0.0, 0.0, 0.0], [1e3, 1e3, 1e3]]), 0.0)
     assert step.masses[1] == 0.0
     assert np.all(step.sums[1] == 0.0)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_means_of_sparse_rows_are_zero_where_all_rows_are(alpha):
+    X = np.random.default_rng(0).uniform(1.0, 2.0, size=(200, 6))
+    X[:, 2:4] = 0.0
+    with Rows(sparse.csr_matrix(X)) as rows:
+        rows.measure()
+        e_step, centers = EStep(rows, alpha), X[:3] + 0.1
+        for sigma in (0.3, 0.1, 0.0, 0.0):
+            centers = m_step(centers, e_step(centers, sigma), 1.0, 0.0)
+            assert np.all(centers[:, 2:4] == 0.0)
