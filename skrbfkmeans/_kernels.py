@@ -730,8 +730,8 @@ def add_up(held, soft, known, centers, origins, is_sparse, sums, masses):
     """Add up the sums of all strips, in order, into `sums` and `masses`.
 
     Of the running sums only those that are touched are added anew, into
-    `known`. Those of sparse rows are about zero. Returns the inertia of the rows held, and how much of it would be
-    left if they lay on the origins.
+    `known`. Those of sparse rows are about zero. Returns the inertia of the
+    rows held, and how much of it would be left if they lay on the origins.
     """
     n_strips, k, d = held.sums.shape
     inertia, scatter = 0.0, 0.0
