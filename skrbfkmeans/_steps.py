@@ -126,6 +126,11 @@ class EStep:
         else:
             self._run(codebook, 2.0 * sigma * sigma, width)
         moments = self._add_up(centers)
+        if self._leaves_traces(moments):
+            self._begin(centers, centers)
+            self._totals.fill(0.0)
+            self._run(codebook, 2.0 * sigma * sigma, width)
+            moments = self._add_up(centers)
         self._must_begin = as_softmax or self._digits_at_risk(moments)
         return moments
 
@@ -176,7 +181,7 @@ class EStep:
         for array in self._held:
             array.fill(0)
         self._known = Known(np.zeros((k, d)), np.zeros(k), np.zeros(k))
-        self._measuring = True
+        self._measuring, self._n_moved = True, 0.0
 
     def _suits_softmax(self, codebook, sigma):
         """Whether `_kernels.softmax_rows` can be used, and is worth it."""
@@ -257,6 +262,15 @@ class EStep:
             self._least_picked = 0.7 * n_picked
         elif not self._measuring:  # until bounds tell more rows
             self._measuring = n_picked < self._least_picked
+
+    def _leaves_traces(self, moments):
+        """Whether sums of sparse rows, at the end of a run, are not quite zeros.
+
+        Rows that came and went leave rounding in features their cluster has not.
+        """
+        self._n_moved += moments.n_changed
+        is_last = moments.soft_weight == 0.0 and moments.n_changed == 0.0
+        return self.rows.is_sparse and is_last and self._n_moved > 0.0
 
     def _digits_at_risk(self, moments):
         """Whether running sums could lose digits, and should be taken anew."""

@@ -743,3 +743,19 @@ def test_a_large_sparse_matrix_is_never_made_dense(alpha, schedule):
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 200.0
+
+
+@pytest.mark.parametrize("schedule", ["auto", 0.0])
+def test_a_centre_is_exactly_zero_in_the_features_its_rows_do_not_have(schedule):
+    rng = np.random.default_rng(3)
+    rows = sparse.random(400, 60, density=0.05, format="csr", random_state=3)
+    weights = rng.uniform(0.1, 1.0, size=400)
+    model = make(12, schedule=schedule).fit(rows, sample_weight=weights)
+    assert model.hardened_
+    n_unseen = 0
+    for j in range(12):
+        own = rows[model.labels_ == j]
+        unseen = np.asarray(own.sum(axis=0)).ravel() == 0.0
+        assert np.all(model.cluster_centers_[j, unseen] == 0.0)
+        n_unseen += unseen.sum()
+    assert n_unseen > 100
