@@ -1003,14 +1003,16 @@ def em_rows(
             totals[PICKED] += n_picked + n_unheld
             totals[MEASURED] += n_measured
             for exact in (False, True):  # coarse scores first, where they may tell
-                is_coarse = X is not None and (width == 0.0 or not exact)
+                is_coarse = False
                 some = work.unheld if exact else work.picked
                 n_rows = n_unheld if exact else n_picked
                 if n_rows == 0:
                     continue
-                if is_coarse:
-                    find_nearest(X, some, n_rows, codebook, work, width)
-                else:
+                if X is not None:
+                    is_coarse = width == 0.0 or not exact
+                    if is_coarse:
+                        find_nearest(X, some, n_rows, codebook, work, width)
+                if not is_coarse:
                     slope, scores = score_block(X, csr, some, n_rows, codebook, work)
                     two_smallest(
                         scores,
