@@ -36,6 +36,9 @@ def jit(function=None, *, fastmath=False, inline=False, inner=False):
         Whether to write the body into its callers, whose fast-math flags it
         then has. For short functions of one row, where passing the arrays
         would cost more than the work.
+    inner : bool, default=False
+        Whether only other compiled functions call it, so that it compiles
+        sooner.
 
     Returns
     -------

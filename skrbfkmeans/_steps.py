@@ -35,6 +35,10 @@ LOOK, ALONE = 4.0, 4e5
 # Threads take turns at so many jobs each.
 JOBS_PER_THREAD = 4
 
+# The shift of products is chosen anew when centres have come so many times farther
+# from it.
+FAR = 8.0
+
 # Running sums are taken anew when a centre has lost all but this share of its
 # mass, or has moved so far that the sum of its squared distances from its origin is
 # so many times the free energy: more digits are not to be lost.
@@ -95,6 +99,7 @@ class EStep:
             labels = np.full(rows.n_rows, -1, dtype=np.int32)
         self.labels = labels
         self._centers, self._must_begin, self._soft_fraction = None, True, 1.0
+        self._shift = None
 
     def __call__(self, centers, sigma):
         """One E-step at temperature sigma; 0 is the hard limit.
@@ -112,7 +117,7 @@ class EStep:
         width = share_width(sigma, self.alpha)
         if self._centers is None:
             self._allocate(centers)
-        codebook = self.rows.codebook(centers, self._shift, hard=width == 0.0)
+        codebook = self._codebook(centers, width)
         as_softmax = self._suits_softmax(codebook, sigma)
         if as_softmax:
             self._begin(centers, np.tile(codebook.shift, (len(centers), 1)))
@@ -134,12 +139,21 @@ class EStep:
         self._must_begin = as_softmax or self._digits_at_risk(moments)
         return moments
 
+    def _codebook(self, centers, width):
+        """Centres as the kernels need them, less a shift that is near most of them."""
+        hard = width == 0.0
+        codebook = self.rows.codebook(centers, self._shift, hard)
+        if self._shift is None or codebook.coarse.unit > FAR * self._unit:
+            self._shift = middle_of(centers)
+            codebook = self.rows.codebook(centers, self._shift, hard)
+            self._unit = codebook.coarse.unit
+        return codebook
+
     # --- bounds and running sums ---
 
     def _allocate(self, centers):
         """Arrays for one run, and how its passes are cut."""
         rows, (k, d) = self.rows, centers.shape
-        self._shift = middle_of(centers)
         strips = rows.strips(k, k * d)
         n = len(strips)
         self._pieces = np.array(

@@ -121,3 +121,14 @@ def test_means_of_sparse_rows_are_zero_where_all_rows_are(alpha):
         for sigma in (0.3, 0.1, 0.0, 0.0):
             centers = m_step(centers, e_step(centers, sigma), 1.0, 0.0)
             assert np.all(centers[:, 2:4] == 0.0)
+
+
+def test_products_are_shifted_anew_once_centres_have_come_from_far_away():
+    """Else rounding would leave every row in doubt for the rest of the run."""
+    X = blobs(40)
+    with Rows(X) as rows:
+        rows.measure()
+        e_step, centers = EStep(rows, 1.5), X[:1] + 1e12
+        for _ in range(3):
+            centers = m_step(centers, e_step(centers, 0.0), 1.0, 0.0)
+    assert np.abs(e_step._shift).max() < 100.0
