@@ -554,8 +554,8 @@ def find_nearest(X, picked, n, codebook, work, width):
         work.counts[i] = 1
         if clear and (gap - 2.0 * doubt) * unit2 >= width:
             work.nearest[i] = j
-            work.smallest[i] = (low + norm + 2.0 * doubt) * unit2
-            work.second[i] = (high + norm - 2.0 * doubt) * unit2
+            work.smallest[i] = max(low + norm + 2.0 * doubt, 0.0) * unit2
+            work.second[i] = max(high + norm - 2.0 * doubt, 0.0) * unit2
         elif width > 0.0:
             work.counts[i] = 0
         else:
@@ -641,8 +641,10 @@ def list_candidates(
         gap = work.second[i] - work.smallest[i]
         if gap > doubt and gap >= width + doubt:
             counts[i], members[i, 0], gaps[i, 0] = 1, j, 0.0
-            work.smallest[i] += norms[i] + rounding * (scale + codebook.norms[j])
-            work.second[i] += norms[i] - 2.0 * rounding * norms[i]
+            smallest = work.smallest[i] + norms[i]
+            smallest += rounding * (scale + codebook.norms[j])
+            second = work.second[i] + norms[i] - 2.0 * rounding * norms[i]
+            work.smallest[i], work.second[i] = max(smallest, 0.0), max(second, 0.0)
             continue
         limit = work.smallest[i] + width + doubt
         n = 0
@@ -675,7 +677,7 @@ def list_candidates(
                 members[i, counts[i]] = members[i, c]
                 gaps[i, counts[i]] = difference
                 counts[i] += 1
-        work.smallest[i], work.second[i] = max(smallest, 0.0), second
+        work.smallest[i], work.second[i] = max(smallest, 0.0), max(second, 0.0)
 
 
 # --- centres -----------------------------------------------------------------

@@ -132,3 +132,25 @@ def test_products_are_shifted_anew_once_centres_have_come_from_far_away():
         for _ in range(3):
             centers = m_step(centers, e_step(centers, 0.0), 1.0, 0.0)
     assert np.abs(e_step._shift).max() < 100.0
+
+
+@pytest.mark.parametrize("d", [2, 20])
+@pytest.mark.parametrize("sigma", [0.0, 1e-3])
+def test_a_row_on_its_centre_is_held_once_however_near_the_next_is(sigma, d):
+    """Its lower bound, less what rounding may be, could be that of no distance."""
+    rng = np.random.default_rng(d)
+    centers = 1e3 * rng.normal(size=(40, d))
+    near = centers + rng.uniform(0.0, 3.0, size=(40, 1)) / np.sqrt(d)
+    X = np.repeat(np.concatenate([centers, near]), 5, axis=0)
+    for dtype in (np.float64, np.float32):
+        rows_of = X.astype(dtype)
+        start = rows_of[::5].astype(np.float64)
+        with Rows(rows_of) as rows:
+            rows.measure()
+            e_step = EStep(rows, 1.5)
+            for _ in range(4):
+                step = e_step(start, sigma)
+                assert step.masses.sum() == len(X)
+                np.testing.assert_array_equal(e_step.labels, np.arange(len(X)) // 5)
+                start = start + 1e-9
+            assert not np.isnan(e_step._lower).any()
