@@ -82,7 +82,7 @@ class EStep:
     alpha : float
         Tsallis index of the responsibilities.
     labels : ndarray of shape (n_samples,), int32, default=None
-        Labels that are known beforehand, -1 by default; overwritten.
+        Labels that are known beforehand, -1 where they are not; overwritten.
     pruned : bool, default=True
         Whether to leave rows alone whose share is proved. The results are the
         same, but for the rounding of sums.

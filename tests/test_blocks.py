@@ -301,8 +301,8 @@ def test_only_labels_that_change_are_counted():
         for alpha in (1.0, 1.5):
             EStep(rows, alpha, labels)(centers, 0.5)
             assert EStep(rows, alpha, labels)(centers, 0.5).n_changed == 0
-            labels[np.flatnonzero(weights)[:7]] = 9
-            labels[np.flatnonzero(weights == 0.0)[:5]] = 9
+            labels[np.flatnonzero(weights)[:7]] = -1
+            labels[np.flatnonzero(weights == 0.0)[:5]] = -1
             assert EStep(rows, alpha, labels)(centers, 0.5).n_changed == 7
 
 
