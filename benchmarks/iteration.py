@@ -12,14 +12,13 @@ Run it with ``python benchmarks/iteration.py [--repeats 11]``.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import argparse
-import statistics
 import threading
-import time
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.cluster._k_means_lloyd import lloyd_iter_chunked_dense
 from threadpoolctl import threadpool_limits
+from timing import interleaved
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._annealing import m_step
@@ -36,18 +35,6 @@ def blobs(n, d, k, seed=0):
     centers = rng.normal(scale=3.0 / d**0.25, size=(k, d))
     X = centers[rng.integers(k, size=n)] + rng.normal(size=(n, d))
     return X, X[:k].copy()
-
-
-def interleaved(functions, repeats):
-    """Median seconds of each function, run in turn."""
-    times = [[] for _ in functions]
-    for repeat in range(repeats + 1):
-        for function, seconds in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            if repeat:  # the first round warms up
-                seconds.append(time.perf_counter() - start)
-    return [statistics.median(seconds) for seconds in times]
 
 
 def iterations(n, d, k, n_threads, repeats):

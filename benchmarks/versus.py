@@ -12,8 +12,6 @@ threads.
 import argparse
 import os
 import platform
-import statistics
-import time
 import warnings
 
 import numpy as np
@@ -22,6 +20,7 @@ from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.datasets import load_digits, load_sample_image, make_blobs
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
+from timing import interleaved
 
 import skrbfkmeans
 from skrbfkmeans import RBFKMeans
@@ -55,17 +54,6 @@ DATA = {
     "digits 1,797 x 64, k = 10": (lambda: load_digits().data, 10),
     "digits 1,797 x 64, k = 50": (lambda: load_digits().data, 50),
 }
-
-
-def interleaved(functions, repeats):
-    """Median seconds of each function, run in turn."""
-    times = [[] for _ in functions]
-    for _ in range(repeats):
-        for function, seconds in zip(functions, times, strict=True):
-            start = time.perf_counter()
-            function()
-            seconds.append(time.perf_counter() - start)
-    return [statistics.median(seconds) for seconds in times]
 
 
 def same_start(X, k, repeats):
@@ -169,10 +157,6 @@ def main():
         f"{sklearn.__version__}, skrbfkmeans {skrbfkmeans.__version__}"
     )
     names = [name for name in DATA if options.only in name]
-    X = load_digits().data
-    for rows in X, np.ascontiguousarray(X[:, 20:22]):  # compile
-        RBFKMeans(2).fit(rows).predict(rows)
-        RBFKMeans(2).fit(rows).predict_proba(rows)
     for n_threads in options.threads:
         print(f"\n{n_threads} thread{'s' if n_threads > 1 else ''}")
         with threadpool_limits(n_threads):

@@ -173,7 +173,7 @@ class Rows:
     @property
     def weights(self):
         """Weights of the rows, of shape (n_samples,)."""
-        if self.stored_weights.size == 0:
+        if self.is_unweighted:
             return np.broadcast_to(1.0, self.n_rows)
         return self.stored_weights
 
@@ -199,7 +199,7 @@ class Rows:
         if self.is_sparse:
             return self._sparse_variances()
         some = np.arange(self.n_rows)
-        if self.stored_weights.size:
+        if not self.is_unweighted:
             some = np.flatnonzero(self.stored_weights)
         some = some[:: max(1, len(some) // 100)]
         shift = self.at(some).mean(axis=0)  # near the mean no digits are lost
@@ -245,18 +245,8 @@ class Rows:
 
     def inertia(self, centers, labels):
         """Weighted sum of the squared distances to the centres the labels name."""
-        codebook = self.codebook(centers, hard=True)
-        strips = self.strips(1)
-        totals = np.zeros((len(strips), 1))
-
-        def work(s, start, stop):
-            _kernels.inertia_rows(
-                *self.arrays, self.stored_weights, start, stop, codebook, labels,
-                totals[s],
-            )  # fmt: skip
-
-        self.run(work, strips)
-        return float(totals.sum())
+        squares = self.squared_distances_to(centers, labels)
+        return float(np.sum(squares if self.is_unweighted else self.weights * squares))
 
     def responsibilities(self, centers, sigma, alpha, sparse_output=False):
         """Responsibilities, of shape (n_samples, n_clusters), in the dtype wanted.
@@ -285,7 +275,7 @@ class Rows:
 
     def squared_distances(self, centers):
         """Squared distances, of shape (n_samples, n_clusters), float64."""
-        codebook = self.codebook(centers)
+        codebook = self.codebook(centers, hard=True)
         out = np.empty((self.n_rows, centers.shape[0]))
 
         def work(s, start, stop):
@@ -296,7 +286,7 @@ class Rows:
 
     def squared_distances_to(self, centers, labels):
         """Squared distance of each row to the centre that its label names."""
-        codebook = self.codebook(centers)
+        codebook = self.codebook(centers, hard=True)
         out = np.empty(self.n_rows)
 
         def work(s, start, stop):
@@ -392,14 +382,18 @@ class Rows:
         if self.is_sparse:
             norms = np.einsum("ij,ij->i", centers, centers)
             factor, shift = np.ascontiguousarray(centers.T), np.zeros(d)
-            return make_codebook(centers, factor, norms, shift, np.float64, False)
+            coarse = make_coarse(np.zeros((1, 0)), np.zeros(0))  # of no use here
+            return make_codebook(
+                centers, factor, norms, shift, np.float64, False, coarse
+            )
         shift = middle_of(centers) if shift is None else shift
+        coarse = make_coarse(centers, shift)
         if hard or is_direct(k, d):
             factor, norms = np.zeros((0, 0), dtype=dtype), np.zeros(k)
-            return make_codebook(centers, factor, norms, shift, dtype, True)
+            return make_codebook(centers, factor, norms, shift, dtype, True, coarse)
         factor = (centers - shift).astype(dtype)
         norms = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
-        return make_codebook(centers, factor, norms, shift, dtype, False)
+        return make_codebook(centers, factor, norms, shift, dtype, False, coarse)
 
     def work(self, codebook, softmax=False):
         """Buffers of this thread, whose size depends on the shape of the centres."""
@@ -453,17 +447,9 @@ def middle_of(centers):
     return np.partition(centers, middle, axis=0)[middle]
 
 
-def make_codebook(centers, factor, norms, shift, dtype, direct):
+def make_codebook(centers, factor, norms, shift, dtype, direct, coarse):
     """The centres in all forms."""
-    k, d = centers.shape
-    rounding = relative_rounding(np.float32, d)
-    width = d + d % 2 if d <= _kernels.N_FEATURES_COARSE else d  # in pairs
-    coarse_factor = np.zeros((k, width), dtype=np.float32)
-    coarse_offsets, coarse_norms = np.empty(k, dtype=np.float32), np.empty(k)
-    unit = _kernels.coarsen(
-        centers, shift, rounding, coarse_factor, coarse_offsets, coarse_norms
-    )
-    coarse = Coarse(coarse_factor, coarse_offsets, coarse_norms, shift, unit, rounding)
+    d = centers.shape[1]
     if direct:
         return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0, coarse)
     rounding = relative_rounding(dtype, d)
@@ -472,6 +458,17 @@ def make_codebook(centers, factor, norms, shift, dtype, direct):
     return Codebook(
         centers, factor, offsets, norms, shift, rounding, unit, tolerance, coarse
     )
+
+
+def make_coarse(centers, shift):
+    """The centres in the form that `_kernels.find_nearest` uses."""
+    k, d = centers.shape
+    width = d + d % 2 if d <= _kernels.N_FEATURES_COARSE else d  # in pairs
+    factor = np.zeros((k, width), dtype=np.float32)
+    offsets, norms = np.empty(k, dtype=np.float32), np.empty(k)
+    rounding = relative_rounding(np.float32, d)
+    unit = _kernels.coarsen(centers, shift, rounding, factor, offsets, norms)
+    return Coarse(factor, offsets, norms, shift, unit, rounding)
 
 
 def distances_to_next(coarse, work):

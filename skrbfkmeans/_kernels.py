@@ -42,10 +42,6 @@ UNDERFLOW, OVERFLOW, LEAST_GAP = 1e-32, 1e30, 1e-290
 # has lost too many digits in a difference of lengths, and is summed anew.
 CANCELLATION = 1e-3
 
-# A nearest distance in whose square rounding could be larger than this, relative
-# to it, is computed directly.
-DISTANCE_TOLERANCE = 1e-12
-
 EPS = 2.0**-52
 
 # Bounds on squared distances are trusted but for this relative error.
@@ -615,10 +611,8 @@ def load_coarse_rows(X, picked, n, coarse, rows, norms):
 
 
 @jit(inner=True)
-def list_candidates(
-    X, csr, picked, n_rows, codebook, work, slope, scores, two_sigma2, width
-):
-    """List the centres that can have a share in each row of a scored block.
+def list_candidates(X, csr, picked, n_rows, codebook, work, two_sigma2, width):
+    """List the centres that can have a share in each of the n rows in `picked`.
 
     Those are the centres less than `width` farther, in squared distance, than
     the nearest. For lane i, ``counts[i]`` of them stand in ``members[i]`` in
@@ -628,6 +622,10 @@ def list_candidates(
     candidates, else an upper bound on it, and ``second[i]`` a lower bound on
     the squared distances to all other centres.
     """
+    slope, scores = score_block(X, csr, picked, n_rows, codebook, work)
+    two_smallest(
+        scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
+    )
     centers, offsets, rounding = codebook.centers, codebook.offsets, codebook.rounding
     norms, nearest = work.norms, work.nearest
     members, gaps, counts = work.members, work.gaps, work.counts
@@ -818,34 +816,10 @@ def label_rows(X, csr, start, stop, codebook, work, labels):
         if X is not None:
             find_nearest(X, work.picked, n, codebook, work, 0.0)
         if csr is not None:
-            slope, scores = score_block(X, csr, work.picked, n, codebook, work)
-            two_smallest(
-                scores,
-                codebook.offsets,
-                slope,
-                work.smallest,
-                work.second,
-                work.nearest,
-            )
-            list_candidates(
-                X, csr, work.picked, n, codebook, work, slope, scores, 0.0, 0.0
-            )
+            list_candidates(X, csr, work.picked, n, codebook, work, 0.0, 0.0)
         for i in range(n):
             labels[start + i] = work.nearest[i]
         start += n
-
-
-@jit
-def inertia_rows(X, csr, weights, start, stop, codebook, labels, totals):
-    """Add to ``totals[0]`` the weighted squared distances to the labelled centres."""
-    total = 0.0
-    for i in range(start, stop):
-        w = weights[i] if weights.size else 1.0
-        if w > 0.0:
-            total += w * squared_distance(
-                X, csr, i, codebook.centers, codebook.norms, labels[i]
-            )
-    totals[0] += total
 
 
 @jit
@@ -877,14 +851,7 @@ def responsibility_rows(
     """
     while start < stop:
         n_rows = pick_all(start, stop, work.picked)
-        slope, scores = score_block(X, csr, work.picked, n_rows, codebook, work)
-        two_smallest(
-            scores, codebook.offsets, slope, work.smallest, work.second, work.nearest
-        )
-        list_candidates(
-            X, csr, work.picked, n_rows, codebook, work, slope, scores, two_sigma2,
-            width,
-        )  # fmt: skip
+        list_candidates(X, csr, work.picked, n_rows, codebook, work, two_sigma2, width)
         for i in range(n_rows):
             row, n = start + i - origin, work.counts[i]
             for c in range(n):
@@ -1015,19 +982,9 @@ def em_rows(
                     if is_coarse:
                         find_nearest(X, some, n_rows, codebook, work, width)
                 if not is_coarse:
-                    slope, scores = score_block(X, csr, some, n_rows, codebook, work)
-                    two_smallest(
-                        scores,
-                        codebook.offsets,
-                        slope,
-                        work.smallest,
-                        work.second,
-                        work.nearest,
-                    )
                     list_candidates(
-                        X, csr, some, n_rows, codebook, work, slope, scores, two_sigma2,
-                        width,
-                    )  # fmt: skip
+                        X, csr, some, n_rows, codebook, work, two_sigma2, width
+                    )
                 for i in range(n_rows):
                     row, j, n = some[i], nearest[i], counts[i]
                     if n == 0:
@@ -1040,16 +997,9 @@ def em_rows(
                         labels[row] = j
                         totals[CHANGED] += w > 0.0
                     if n > 1:
-                        for c in range(n):
-                            logits[c] = -gaps[i, c] / two_sigma2
-                        entmax_row(logits, n, alpha, shares)
-                        energy, n_shares = (
-                            -two_sigma2 * entropy_row(shares, n, alpha),
-                            0,
+                        energy, n_shares = share_out(
+                            gaps[i], n, alpha, two_sigma2, logits, shares
                         )
-                        for c in range(n):
-                            energy += shares[c] * gaps[i, c]
-                            n_shares += shares[c] > 0.0
                         if n_shares > 1:
                             j, lower[row], upper[row] = -1, -np.inf, np.inf
                             totals[OBJECTIVE] += w * (smallest[i] + energy)
@@ -1074,18 +1024,35 @@ def em_rows(
                         m = j if sign == 1 else holder
                         if m < 0:
                             continue
-                        touched[m] = True
-                        masses[m] += sign * w
                         square = add_row(X, csr, row, sign * w, m, origins, sums)
                         if csr is not None:
                             square = sparse_squared_distance(
                                 csr, row, origins, origin_norms, m
                             )
+                        touched[m] = True
+                        masses[m] += sign * w
                         squares[m] += sign * w * square
                         held_counts[m] += sign
                         if held_counts[m] == 0:  # leave no rounding behind
                             sums[m, :] = 0.0
                             masses[m] = squares[m] = 0.0
+
+
+@jit(inner=True)
+def share_out(gaps, n, alpha, two_sigma2, logits, shares):
+    """Shares of the n candidates of a row, whose squared distances exceed by `gaps`.
+
+    Returns the free energy of the row, less the smallest squared distance, and
+    the number of shares that are not zero.
+    """
+    for c in range(n):
+        logits[c] = -gaps[c] / two_sigma2
+    entmax_row(logits, n, alpha, shares)
+    energy, n_shares = -two_sigma2 * entropy_row(shares, n, alpha), 0
+    for c in range(n):
+        energy += shares[c] * gaps[c]
+        n_shares += shares[c] > 0.0
+    return energy, n_shares
 
 
 @jit(inline=True)

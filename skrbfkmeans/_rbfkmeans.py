@@ -566,6 +566,7 @@ class RBFKMeans(
                 sigmas = np.ldexp(sigmas, -x_exponent)
             return sigmas, sigmas[-1] == 0.0
         if schedule.unit == "spread":
+            # by the kernel that the run needs too: it is compiled but once
             inertia = EStep(rows, self.alpha)(centers, 0.0).free_energy
             scale = np.sqrt(inertia / (rows.weight * rows.n_features))
         elif schedule.unit == "critical":

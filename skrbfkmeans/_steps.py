@@ -94,7 +94,7 @@ class EStep:
     """
 
     def __init__(self, rows, alpha, labels=None, pruned=True):
-        self.rows, self.alpha, self.pruned = rows, alpha, pruned
+        self.rows, self.alpha, self.pruned = rows, float(alpha), pruned
         if labels is None:
             labels = np.full(rows.n_rows, -1, dtype=np.int32)
         self.labels = labels

@@ -84,3 +84,26 @@ def python(tmp_path_factory):
         return json.loads(stdout.splitlines()[-1])
 
     return call
+
+
+@pytest.fixture
+def peak_in_megabytes():
+    """Peak memory that code takes on top of what stands before `BEGIN` in it."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the peak of the memory is read from /proc")
+
+    def measure(code):
+        before, after = code.split("BEGIN")
+        peak = "int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
+        code = f"{before}\nstart = {peak}\n{after}\nprint(({peak} - start) / 1024)"
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout)
+
+    return measure

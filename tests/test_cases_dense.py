@@ -6,11 +6,8 @@ The label before a group of tests is its number on the list of those cases.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import inspect
-import subprocess
-import sys
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -79,24 +76,6 @@ def assert_fixed_point_of_lloyd(model, X):
     for j in np.unique(model.labels_):
         own = X[model.labels_ == j]
         assert_allclose(model.cluster_centers_[j], own.mean(axis=0), rtol=1e-10)
-
-
-def peak_in_megabytes(code):
-    """Peak memory that code takes on top of what stands before `BEGIN`."""
-    if not Path("/proc/self/status").exists():
-        pytest.skip("the peak of the memory is read from /proc")
-    before, after = code.split("BEGIN")
-    peak = "int(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
-    code = f"{before}\nstart = {peak}\n{after}\nprint(({peak} - start) / 1024)"
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return float(done.stdout)
 
 
 # --- A1 -----------------------------------------------------------------------
@@ -994,7 +973,7 @@ assert model.inertia_ == -model.score(X)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", ["", ", alpha=1.0", ", schedule=0.05"])
-def test_no_matrix_of_rows_by_clusters_is_built(more):
+def test_no_matrix_of_rows_by_clusters_is_built(more, peak_in_megabytes):
     assert peak_in_megabytes(MANY.format(more=more)) < 200.0  # a matrix has 3200
 
 
@@ -1011,12 +990,12 @@ for features in "distance", "rbf", "responsibility":
 
 
 @pytest.mark.slow
-def test_features_take_the_memory_of_what_is_returned_once():
+def test_features_take_the_memory_of_what_is_returned_once(peak_in_megabytes):
     assert peak_in_megabytes(SOFT) < 191.0 + 60.0
 
 
 @pytest.mark.slow
-def test_seeding_of_many_clusters_is_quick_and_small():
+def test_seeding_of_many_clusters_is_quick_and_small(peak_in_megabytes):
     X = np.random.default_rng(0).normal(size=(20_000, 2))
     make(n_clusters=20, max_iter=1).fit(X)  # compile first
     start = time.perf_counter()

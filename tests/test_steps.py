@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from skrbfkmeans import RBFKMeans, _kernels
 from skrbfkmeans._annealing import m_step
 from skrbfkmeans._blocks import Rows
 from skrbfkmeans._steps import EStep
@@ -154,3 +155,12 @@ def test_a_row_on_its_centre_is_held_once_however_near_the_next_is(sigma, d):
                 np.testing.assert_array_equal(e_step.labels, np.arange(len(X)) // 5)
                 start = start + 1e-9
             assert not np.isnan(e_step._lower).any()
+
+
+@pytest.mark.compiled
+def test_an_alpha_that_is_an_integer_compiles_nothing_anew():
+    X = blobs(2)
+    RBFKMeans(3, alpha=2.0, random_state=0).fit(X)
+    n_versions = len(_kernels.em_rows.signatures)
+    RBFKMeans(3, alpha=2, random_state=0).fit(X)
+    assert len(_kernels.em_rows.signatures) == n_versions
