@@ -91,6 +91,8 @@ def anneal(rows, centers, sigmas, **options):
 
 def stored(centers, dtype):
     """Centres in the precision of the rows, whose range long steps may leave."""
+    if dtype == np.float64:
+        return centers
     largest = np.finfo(dtype).max
     return np.clip(centers, -largest, largest).astype(dtype)
 

@@ -9,11 +9,12 @@ the last bit, for any number of threads.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import itertools
+import math
 import os
 import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import sparse
@@ -26,37 +27,33 @@ from . import _kernels
 # at most so many strips, and so many numbers in all their partial sums.
 STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**20
 
+# Distances between many rows and centres are taken so many at a time.
+PARTIAL = 2**16
+
 # No call of a kernel takes much more than this many multiplications.
 PIECE_WORK = 2**29
 
 # Besides its distances, a row costs about as much as this many multiplications.
 ROW_WORK = 32
 
-# The centres in the forms that the kernels use. `factor` is what rows are
-# multiplied with: the centres less `shift`, or, for sparse rows, transposed.
-# `rounding` bounds the error of a score relative to ||x||^2 + ||c||^2 (0 if
-# scores are direct), `unit` is one rounding, and `tolerance` tells how far it
-# may move a logit before the distances are computed directly.
-Codebook = namedtuple(
-    "Codebook", "centers factor offsets norms shift rounding unit tolerance coarse"
-)
+# The centres in the forms that the kernels use: themselves, their squared lengths,
+# `norms`, and in units of the one that is farthest from `shift` what rows are
+# multiplied with, `factor`, squared lengths, and a bound on the relative rounding.
+Codebook = namedtuple("Codebook", "centers norms shift unit factor lengths rounding")
 
-# The same in float32, for dense rows, less `shift` and divided by `unit`: a score
-# is ``offsets + <factor, x>``, its error at most `rounding` times the same.
-Coarse = namedtuple("Coarse", "factor offsets norms shift unit rounding")
+# The same about one origin in float64, for `_kernels.softmax_rows`.
+Softmax = namedtuple("Softmax", "centers origin factor lengths rounding")
 
 # The buffers of one thread.
 Work = namedtuple(
     "Work",
-    "picked unheld maybe columns rows norms products scores smallest second nearest "
-    "limits counts members gaps logits shares flat scratch centered block_sums coarse",
+    "rows lengths scores low high who clear doubts smallest second "
+    "members gaps logits shares",
 )
-CoarseWork = namedtuple(
-    "CoarseWork", "columns rows norms products smallest second nearest"
+SoftmaxWork = namedtuple(
+    "SoftmaxWork",
+    "picked rows lengths scores scratch low high who rates counts block_sums",
 )
-
-# Typical rounding of a matrix product may move a logit by this much.
-LOGIT_TOLERANCE = {np.dtype(np.float64): 2e-14, np.dtype(np.float32): 1e-5}
 
 
 class _SingleThreadedBLAS:
@@ -232,12 +229,12 @@ class Rows:
 
     def assign(self, centers):
         """Labels of the rows: the nearest centres, the first in case of ties."""
-        codebook = self.codebook(centers, hard=True)
+        codebook = self.codebook(centers)
         labels = np.empty(self.n_rows, dtype=np.int32)
 
         def work(s, start, stop):
             _kernels.label_rows(
-                *self.arrays, start, stop, codebook, self.work(codebook), labels
+                *self.arrays, start, stop, codebook, self.work(len(centers)), labels
             )
 
         self.run(work, self.strips(len(centers)))
@@ -253,7 +250,7 @@ class Rows:
 
         With `sparse_output`, a CSR matrix made of small dense pieces.
         """
-        codebook = self.codebook(centers, dtype=np.float64)  # neighbours leave no trace
+        codebook = self.codebook(centers)
         two_sigma2 = 2.0 * sigma * sigma
         width = share_width(sigma, alpha, exact=True)
         k, size = len(centers), self.n_rows
@@ -265,7 +262,8 @@ class Rows:
 
             def work(s, start, stop, out=out, origin=origin):
                 _kernels.responsibility_rows(
-                    *self.arrays, start, stop, codebook, self.work(codebook), alpha,
+                    *self.arrays, start, stop, codebook, self.work(len(centers)),
+                    _kernels.as_argument(alpha),
                     two_sigma2, width, out, origin,
                 )  # fmt: skip
 
@@ -275,18 +273,18 @@ class Rows:
 
     def squared_distances(self, centers):
         """Squared distances, of shape (n_samples, n_clusters), float64."""
-        codebook = self.codebook(centers, hard=True)
+        codebook = self.codebook(centers)
         out = np.empty((self.n_rows, centers.shape[0]))
 
         def work(s, start, stop):
-            _kernels.distance_rows(*self.arrays, start, stop, codebook, out)
+            _kernels.distance_rows(*self.arrays, start, stop, codebook, out, 0)
 
         self.run(work, self.strips(len(centers)))
         return out
 
     def squared_distances_to(self, centers, labels):
         """Squared distance of each row to the centre that its label names."""
-        codebook = self.codebook(centers, hard=True)
+        codebook = self.codebook(centers)
         out = np.empty(self.n_rows)
 
         def work(s, start, stop):
@@ -299,17 +297,25 @@ class Rows:
 
     def margin(self, centers):
         """Least gap between the two smallest squared distances of a row."""
+        if len(centers) == 1:
+            return np.inf
         codebook = self.codebook(centers)
-        strips = self.strips(len(centers))
-        totals = np.full((len(strips), 1), np.inf)
+        size = max(1, PARTIAL // len(centers))
+        jobs = [
+            range(start, strip.stop, size)
+            for strip in self.strips(len(centers))
+            for start in strip
+        ]
+        margins = np.full(len(jobs), np.inf)
 
         def work(s, start, stop):
-            _kernels.margin_rows(
-                *self.arrays, start, stop, codebook, self.work(codebook), totals[s]
-            )
+            out = np.empty((stop - start, len(centers)))
+            _kernels.distance_rows(*self.arrays, start, stop, codebook, out, start)
+            two = np.partition(out, 1, axis=1)[:, :2]
+            margins[s] = min(margins[s], np.min(two[:, 1] - two[:, 0]))
 
-        self.run(work, strips)
-        return float(totals.min())
+        self.run(work, jobs)
+        return float(margins.min())
 
     # --- how a pass runs ---
 
@@ -368,76 +374,76 @@ class Rows:
         for helper in helpers:
             helper.result()
 
-    def codebook(self, centers, shift=None, hard=False, dtype=None):
+    def codebook(self, centers, shift=None):
         """Centres in the forms that the kernels use.
 
         Dense rows are shifted, by the medians of the centres if not told
         otherwise, so that one centre far away does not cost the others' digits.
-        Products are taken in X's dtype, or in `dtype`. If `hard`, dense rows
-        are only to be given to their nearest centres.
         """
-        k, d = centers.shape
         centers = np.ascontiguousarray(centers, dtype=np.float64)
-        dtype = np.dtype(self.X.dtype if dtype is None else dtype)
         if self.is_sparse:
-            norms = np.einsum("ij,ij->i", centers, centers)
-            factor, shift = np.ascontiguousarray(centers.T), np.zeros(d)
-            coarse = make_coarse(np.zeros((1, 0)), np.zeros(0))  # of no use here
-            return make_codebook(
-                centers, factor, norms, shift, np.float64, False, coarse
-            )
-        shift = middle_of(centers) if shift is None else shift
-        coarse = make_coarse(centers, shift)
-        if hard or is_direct(k, d):
-            factor, norms = np.zeros((0, 0), dtype=dtype), np.zeros(k)
-            return make_codebook(centers, factor, norms, shift, dtype, True, coarse)
-        factor = (centers - shift).astype(dtype)
-        norms = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
-        return make_codebook(centers, factor, norms, shift, dtype, False, coarse)
+            shift = np.zeros(centers.shape[1])
+        elif shift is None:
+            shift = middle_of(centers)
+        return make_codebook(centers, shift, self.is_sparse)
 
-    def work(self, codebook, softmax=False):
-        """Buffers of this thread, whose size depends on the shape of the centres."""
-        k, d = codebook.centers.shape
-        key = threading.get_ident(), k, codebook.factor.dtype, softmax
+    def work(self, k):
+        """Buffers of this thread for k centres."""
+        key = threading.get_ident(), k
         if key not in self._works:
-            d = 0 if self.is_sparse else d
-            self._works[key] = make_work(k, d, codebook.factor.dtype, softmax)
+            d = 0 if self.is_sparse else self.n_features
+            self._works[key] = make_work(k, d)
+        return self._works[key]
+
+    def softmax_work(self, k):
+        """Buffers of this thread for k centres and `_kernels.softmax_rows`."""
+        key = threading.get_ident(), k, "softmax"
+        if key not in self._works:
+            self._works[key] = make_softmax_work(k, self.n_features)
         return self._works[key]
 
 
-def make_work(k, d, dtype, softmax):
-    """Buffers for blocks of dense rows with d features against k centres.
+def n_lanes_for(k):
+    """Rows in a block, so that their scores stay in cache."""
+    return 272 if k <= 128 else 144 if k <= 512 else 80
 
-    With ``d = 0`` they are for sparse rows; only with `softmax` do they serve
-    `_kernels.softmax_rows`.
-    """
-    lanes = 272 if k <= 128 else 144 if k <= 512 else 80  # scores stay in cache
-    direct = is_direct(k, d)
-    scores = np.empty((k, lanes))
-    flat = scores.reshape(-1)
+
+def make_work(k, d):
+    """Buffers for blocks of dense rows with d features, or with ``d = 0`` sparse."""
+    n_lanes = n_lanes_for(k)
     return Work(
-        picked=np.empty(lanes, dtype=np.int64),
-        unheld=np.empty(lanes, dtype=np.int64),
-        maybe=np.empty(lanes, dtype=np.int64),
-        columns=np.zeros((d, lanes) if direct else (0, 0)),
-        rows=np.zeros((0, 0) if direct else (lanes, d), dtype=dtype),
-        norms=np.zeros(lanes),
-        products=flat if dtype == np.float64 else np.empty(flat.size, dtype),
-        scores=scores,
-        smallest=np.empty(lanes),
-        second=np.empty(lanes),
-        nearest=np.empty(lanes, dtype=np.int64),
-        limits=np.empty(lanes),
-        counts=np.empty(lanes, dtype=np.int64),
-        members=np.empty((lanes, k), dtype=np.int64),
-        gaps=np.empty((lanes, k)),
+        rows=np.ones((n_lanes, d + 1), dtype=np.float32),  # the last is for offsets
+        lengths=np.empty(n_lanes),
+        scores=np.empty(k * n_lanes, dtype=np.float32),
+        low=np.empty(n_lanes, dtype=np.float32),
+        high=np.empty(n_lanes, dtype=np.float32),
+        who=np.empty(n_lanes, dtype=np.int32),
+        clear=np.empty(n_lanes, dtype=bool),
+        doubts=np.empty(n_lanes),
+        smallest=np.empty(n_lanes),
+        second=np.empty(n_lanes),
+        members=np.empty(k, dtype=np.int64),
+        gaps=np.empty(k),
         logits=np.empty(k),
         shares=np.empty(k),
-        flat=flat,
-        scratch=np.empty(k * lanes if softmax else 0),
-        centered=np.empty((lanes, d) if softmax else (0, 0)),
-        block_sums=np.empty((k, d) if softmax else (0, 0)),
-        coarse=make_coarse_work(k, d, lanes),
+    )
+
+
+def make_softmax_work(k, d):
+    """Buffers for `_kernels.softmax_rows`."""
+    n_lanes = n_lanes_for(k)
+    return SoftmaxWork(
+        picked=np.empty(n_lanes, dtype=np.int64),
+        rows=np.ones((n_lanes, d + 1)),
+        lengths=np.empty(n_lanes),
+        scores=np.empty((k, n_lanes)),
+        scratch=np.empty(k * n_lanes),
+        low=np.empty(n_lanes),
+        high=np.empty(n_lanes),
+        who=np.empty(n_lanes, dtype=np.int32),
+        rates=np.empty(n_lanes),
+        counts=np.empty(n_lanes, dtype=np.int64),
+        block_sums=np.empty((k, d + 1)),
     )
 
 
@@ -447,65 +453,53 @@ def middle_of(centers):
     return np.partition(centers, middle, axis=0)[middle]
 
 
-def make_codebook(centers, factor, norms, shift, dtype, direct, coarse):
+def make_codebook(centers, shift, is_sparse):
     """The centres in all forms."""
     d = centers.shape[1]
-    if direct:
-        return Codebook(centers, factor, norms, norms, shift, 0.0, 0.0, 0.0, coarse)
-    rounding = relative_rounding(dtype, d)
-    unit, tolerance = float(np.finfo(dtype).eps) / 2.0, LOGIT_TOLERANCE[np.dtype(dtype)]
-    offsets = (1.0 - rounding) * norms
-    return Codebook(
-        centers, factor, offsets, norms, shift, rounding, unit, tolerance, coarse
-    )
+    scaled = centers - shift
+    largest = max(scaled.max(), -scaled.min())
+    unit = math.ldexp(1.0, math.frexp(largest)[1]) if largest > 0.0 else 1.0
+    scaled /= unit
+    lengths = np.einsum("ij,ij->i", scaled, scaled)
+    rounding = relative_rounding(np.float32, d + 1)
+    factor = with_offsets(scaled, (1.0 - rounding) * lengths)
+    if is_sparse:
+        factor = np.ascontiguousarray(factor.T)
+    else:
+        factor = factor.astype(np.float32)
+    norms = lengths * unit * unit
+    return Codebook(centers, norms, shift, unit, factor, lengths, rounding)
 
 
-def make_coarse(centers, shift):
-    """The centres in the form that `_kernels.find_nearest` uses."""
-    k, d = centers.shape
-    width = d + d % 2 if d <= _kernels.N_FEATURES_COARSE else d  # in pairs
-    factor = np.zeros((k, width), dtype=np.float32)
-    offsets, norms = np.empty(k, dtype=np.float32), np.empty(k)
-    rounding = relative_rounding(np.float32, d)
-    unit = _kernels.coarsen(centers, shift, rounding, factor, offsets, norms)
-    return Coarse(factor, offsets, norms, shift, unit, rounding)
+def make_softmax(centers, origin):
+    """The centres as `_kernels.softmax_rows` needs them."""
+    shifted = centers - origin
+    lengths = np.einsum("ij,ij->i", shifted, shifted)
+    rounding = relative_rounding(np.float64, centers.shape[1] + 1)
+    return Softmax(centers, origin, with_offsets(shifted, lengths), lengths, rounding)
 
 
-def distances_to_next(coarse, work):
-    """Lower bounds on the distance from each centre to the next."""
-    k, rough, apart = len(coarse.norms), work.coarse, np.empty(len(coarse.norms))
-    for first in range(0, k, rough.norms.size):
-        some = slice(first, min(first + rough.norms.size, k))
-        n = some.stop - some.start
-        rows = -0.5 * coarse.factor[some]
-        if rough.columns.size:
-            rough.columns[:, :n] = rows.T
-        else:
-            rough.rows[:n] = rows
-        _kernels.score_coarse(n, coarse, rough)  # the nearest of all is itself
-        doubts = 2.0 * coarse.rounding * coarse.norms[some] + _kernels.UNDERFLOW
-        squares = rough.second[:n] + coarse.norms[some] - 2.0 * doubts
-        apart[some] = np.sqrt(np.maximum(squares, 0.0)) * coarse.unit
-    return apart
+def with_offsets(centers, offsets):
+    """What rows and a one are multiplied with: -2 times the centres, and offsets."""
+    factor = np.empty((len(centers), centers.shape[1] + 1))
+    np.multiply(centers, -2.0, out=factor[:, :-1])
+    factor[:, -1] = offsets
+    return factor
 
 
-def make_coarse_work(k, d, lanes):
-    """Buffers for `_kernels.find_nearest`."""
-    small = d <= _kernels.N_FEATURES_COARSE
-    return CoarseWork(
-        columns=np.zeros((d + d % 2, lanes) if small else (0, 0), dtype=np.float32),
-        rows=np.zeros((0, 0) if small else (lanes, d), dtype=np.float32),
-        norms=np.empty(lanes),
-        products=np.empty((4 if small else k, lanes), dtype=np.float32),
-        smallest=np.empty(lanes, dtype=np.float32),
-        second=np.empty(lanes, dtype=np.float32),
-        nearest=np.empty(lanes, dtype=np.int32),
-    )
-
-
-def is_direct(k, d):
-    """Whether scores against k centres in d features are distances themselves."""
-    return d <= _kernels.N_FEATURES_DIRECT or k * d <= _kernels.SIZE_DIRECT
+def distances_to_next(codebook):
+    """Lower bounds on the distance from each dense centre to the next."""
+    k, lengths = len(codebook.lengths), codebook.lengths
+    factor, least = codebook.factor, np.empty(k)
+    rows = -0.5 * factor
+    rows[:, -1] = 1.0
+    size = max(1, PARTIAL // k)
+    for start in range(0, k, size):
+        scores = rows[start : start + size] @ factor.T
+        scores.reshape(-1)[start :: k + 1] = np.inf  # the nearest of all is itself
+        least[start : start + size] = scores.min(axis=1)
+    doubts = 4.0 * (codebook.rounding * lengths + _kernels.UNDERFLOW)
+    return np.sqrt(np.maximum(least + lengths - doubts, 0.0)) * codebook.unit
 
 
 def share_width(sigma, alpha, exact=False):
@@ -521,6 +515,7 @@ def share_width(sigma, alpha, exact=False):
     return width if exact else min(width, _kernels.LOG_ROUNDING * two_sigma2)
 
 
+@lru_cache
 def relative_rounding(dtype, n_features):
     """Bound on the rounding of a score, relative to ``||x||^2 + ||c||^2``.
 

@@ -2,15 +2,28 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import itertools
+import math
+
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from . import _kernels
-from ._blocks import middle_of
 
-# With more features, distances are taken by BLAS, of so many rows at once, unless
-# less than this share of the squared lengths is left of their difference.
-MOST_FEATURES, AT_ONCE, LEAST_LEFT = 16, 512, 1e-10
+# With at most this many features, distances are taken from columns in float32.
+FEW_FEATURES = 16
+
+# Beyond, candidates are drawn for several centres at a time: no more than so many,
+# and so many that there are so many distances to them; and as many as it costs
+# little more to compare with a row than to load so many of its features each.
+MOST_TRIALS, MOST_SQUARES, FREE = 64, 2**24, 12
+
+# Distances in float32 are trusted as long as their mean is so many times their
+# rounding.
+TRUSTED = 100.0
+
+# Columns: the squared distance keeps all but a hundred-thousandth, and that rounding
+# of its root which this leaves to be feared.
+KEEP = 1.0 - 1e-5
 
 
 def kmeans_plusplus(rows, n_clusters, random_state):
@@ -40,132 +53,247 @@ def kmeans_plusplus(rows, n_clusters, random_state):
     .. [1] D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful
        seeding", SODA (2007).
     """
-    n_trials = 2 + int(np.log(n_clusters))
+    n_trials = 2 + int(math.log(n_clusters))
     indices = np.empty(n_clusters, dtype=np.int64)
-    distances = Distances(rows, n_clusters, n_trials)
-    trials = distances.draw(1, random_state)
-    for c in range(n_clusters):
-        best = np.argmax(distances.gains(trials))
-        indices[c] = trials[best]
-        distances.claim(best)
-        if c + 1 < n_clusters:
-            trials = distances.draw(n_trials, random_state)
+    distances = Distances(rows)
+    kind = ColumnTrials if rows.n_features <= FEW_FEATURES else BatchedTrials
+    trials = kind(rows, distances, n_trials)
+    indices[0] = distances.draw(1, random_state)[0]
+    distances.claim(indices[0], 0)
+    for c in range(1, n_clusters):
+        drawn, gains = trials.draw(c, n_clusters - c, random_state)
+        best = np.argmax(gains)
+        indices[c] = drawn[best]
+        distances.claim(indices[c], best)
     return indices
 
 
 class Distances:
-    """Squared distances of the rows to the nearest centre chosen so far.
+    """Squared distances of the rows to the closest centre chosen so far.
 
     Parameters
     ----------
     rows : Rows
         The data.
-    n_clusters : int
-        Most centres.
-    n_trials : int
-        Most centres on trial at a time.
+
+    Attributes
+    ----------
+    closest : ndarray of shape (n_samples,)
+        Squared distances.
+    masks : ndarray of shape (n_samples,), uint8
+        Which of the trials may be closer: the t-th, if bit t modulo 8 is set.
     """
 
-    def __init__(self, rows, n_clusters, n_trials):
-        self.rows, self.n_chosen = rows, 0
-        self._centers = np.empty((n_clusters, rows.n_features))
-        self._closest = np.full(rows.n_rows, np.inf)
-        self._owners = np.zeros(rows.n_rows, dtype=np.int32)
-        self._strips = [
-            range(start, min(start + strip.step, strip.stop), strip.step)
-            for strip in rows.strips(n_trials)
-            for start in strip
+    def __init__(self, rows):
+        self.rows, block = rows, _kernels.BLOCK
+        n_blocks = -(-rows.n_rows // block)
+        self._padded = np.zeros((n_blocks, block))
+        self.closest = self._padded.reshape(-1)[: rows.n_rows]
+        self.closest.fill(np.inf)
+        self.masks = np.full(n_blocks * block, 255, dtype=np.uint8)
+        self._left = np.full(n_blocks, np.inf)
+        strips = rows.strips(1)
+        cuts = [strip.start // block * block for strip in strips] + [rows.n_rows]
+        step = max(1, strips[0].step // block) * block
+        self.strips = [
+            range(start, stop, step)
+            for start, stop in itertools.pairwise(cuts)
+            if start < stop
         ]
-        self._left = np.zeros(len(self._strips))
-        self._near = np.empty(rows.n_rows, dtype=np.int64)
-        self._n_near = np.zeros(len(self._strips), dtype=np.int64)
-        self._squares = np.empty((n_trials, rows.n_rows))
 
-    def claim(self, trial):
-        """Make one of the rows last on trial a centre."""
-        rows, new = self.rows, self.n_chosen
-        self._centers[new] = self._trials[trial]
-        self.n_chosen += 1
+    @property
+    def mean(self):
+        """Weighted mean of the squared distances."""
+        return self._left.sum() / self.rows.weight
 
-        def work(s, start, stop):
-            some = slice(start, start + self._n_near[s])
-            self._left[s] = _kernels.claim_rows(
-                rows.stored_weights, start, stop, self._near[some],
-                self._squares[trial, some], new, self._closest, self._owners,
+    def claim(self, index, t):
+        """Make a row a centre, the t-th of the last trials."""
+        rows = self.rows
+        center = rows.at([index])
+        norms, bit = np.einsum("ij,ij->i", center, center), np.uint8(1 << (t % 8))
+
+        def work(_, start, stop):
+            _kernels.claim_rows(
+                *rows.arrays, start, stop, center, norms, self.masks, bit,
+                rows.stored_weights, self.closest, self._left,
+                np.empty(_kernels.BLOCK, dtype=np.int64),
             )  # fmt: skip
 
-        rows.run(work, self._strips)
+        rows.run(work, self.strips)
+
+    def gains(self, n_trials, kernel, table, which, *options):
+        """What each trial would take off the weighted sum of squared distances.
+
+        As the kernel finds it in all strips, from a table and what stands in it.
+        """
+        parts = np.zeros((len(self.strips), n_trials))
+
+        def work(s, start, stop):
+            kernel(
+                table, which, start, stop, *options,
+                self.rows.stored_weights, self.closest, self.masks, parts[s],
+                np.empty((3, _kernels.BLOCK), dtype=np.float32),
+            )  # fmt: skip
+
+        self.rows.run(work, self.strips)
+        return parts.sum(axis=0)
 
     def draw(self, size, random_state):
         """Rows drawn with probability weight times squared distance.
 
-        By weight alone once all distances are 0.
+        By weight alone before there is a centre, and once all distances are 0.
         """
-        if self.n_chosen == 0 or not self._left.any():
-            return _draw(self.rows.weights, size, random_state)
-        ends = np.cumsum(self._left)
-        draws = random_state.uniform(size=size) * ends[-1]
-        which = np.searchsorted(ends, draws, side="right")
-        which = np.minimum(which, np.flatnonzero(self._left)[-1])
-        drawn = np.empty(size, dtype=np.int64)
-        for s in np.unique(which):
-            some = slice(self._strips[s].start, self._strips[s].stop)
-            chances = self._closest[some]
-            if not self.rows.is_unweighted:
-                chances = chances * self.rows.weights[some]
-            rest = draws[which == s] - (ends[s - 1] if s else 0.0)
-            drawn[which == s] = some.start + _find(chances, rest)
-        return drawn
+        rows, left = self.rows, self._left
+        draws = random_state.uniform(size=size)
+        if left[0] == np.inf or not left.any():
+            return _find(rows.weights, draws * rows.weight)
+        ends = np.cumsum(left)
+        draws *= ends[-1]
+        if size * _kernels.BLOCK > rows.n_rows:  # most blocks, or all
+            chances = self.closest
+            if not rows.is_unweighted:
+                chances = chances * rows.stored_weights
+            return _find(chances, draws)
+        blocks = _find(left, draws)
+        chances = self._padded[blocks]
+        if not rows.is_unweighted:
+            some = blocks[:, np.newaxis] * _kernels.BLOCK + np.arange(_kernels.BLOCK)
+            chances *= rows.stored_weights[np.minimum(some, rows.n_rows - 1)]
+        rest = draws - np.where(blocks > 0, ends[blocks - 1], 0.0)
+        sums = np.cumsum(chances)
+        starts = np.arange(size) * _kernels.BLOCK
+        rest += np.where(starts > 0, sums[starts - 1], 0.0)
+        found = sums.searchsorted(rest, side="right") - starts
+        for t in np.flatnonzero(found >= _kernels.BLOCK):  # by rounding
+            found[t] = np.flatnonzero(chances[t])[-1]
+        return blocks * _kernels.BLOCK + found
 
-    def gains(self, indices):
-        """What each row would take off the sum of squared distances as a centre.
 
-        Parameters
-        ----------
-        indices : ndarray of shape (n_trials,)
+class Trials:
+    """Rows on trial as centres: drawn, and what they would gain."""
 
-        Returns
-        -------
-        gains : ndarray of shape (n_trials,)
-        """
+    def __init__(self, rows, distances, n_trials):
+        self.rows, self.distances, self.n_trials = rows, distances, n_trials
+
+    def draw_exact(self, random_state):
+        """Draw trials, and compute their squared distances in float64."""
+        rows, n_trials = self.rows, self.n_trials
+        drawn = self.distances.draw(n_trials, random_state)
+        codebook = rows.codebook(rows.at(drawn))
+        squares = np.empty((n_trials, rows.n_rows), dtype=np.float32)
+        least_left = 1.0 - 2.0 * float(np.finfo(np.float32).eps)
+        largest = np.finfo(np.float32).max
+
+        def work(_, start, stop):
+            out = np.empty((stop - start, n_trials))
+            _kernels.distance_rows(*rows.arrays, start, stop, codebook, out, start)
+            out *= least_left / codebook.unit**2
+            squares[:, start:stop] = np.minimum(out, largest).T
+
+        rows.run(work, self.distances.strips)
+        return drawn, self.distances.gains(
+            n_trials, _kernels.gain_rows, squares, np.arange(n_trials),
+            codebook.unit**2,
+        )  # fmt: skip
+
+
+class ColumnTrials(Trials):
+    """Trials of rows with few features, which are kept as columns in float32."""
+
+    def __init__(self, rows, distances, n_trials):
+        super().__init__(rows, distances, n_trials)
+        shift = rows.at(slice(None, None, max(1, rows.n_rows // 100))).mean(axis=0)
+        largest = float(max(rows.X.max(), -rows.X.min()))
+        unit = math.ldexp(1.0, math.frexp(largest)[1] + 1) if largest else 1.0
+        self._unit2 = unit * unit
+        block = _kernels.BLOCK
+        n_blocks = -(-rows.n_rows // block)
+        self._columns = np.zeros((n_blocks, rows.n_features, block), dtype=np.float32)
+
+        def work(_, start, stop):
+            for first in range(start, stop, block):
+                some = (rows.at(slice(first, min(first + block, stop))) - shift) / unit
+                self._columns[first // block, :, : len(some)] = some.T
+
+        rows.run(work, distances.strips)
+        reach = float(max(self._columns.max(), -self._columns.min()))
+        roundoff = 2.0 * float(np.finfo(np.float32).eps) * reach
+        self._doubt = rows.n_features * roundoff**2 / (1.0 - KEEP)
+
+    def draw(self, n_before, n_left, random_state):
+        """Draw trials; returns which rows they are and what they gain."""
+        if self.distances.mean <= TRUSTED * self._doubt * self._unit2:
+            return self.draw_exact(random_state)
+        drawn = self.distances.draw(self.n_trials, random_state)
+        return drawn, self.distances.gains(
+            self.n_trials, _kernels.try_columns, self._columns, drawn,
+            np.float32(KEEP), np.float32(self._doubt), self._unit2,
+        )  # fmt: skip
+
+
+class BatchedTrials(Trials):
+    """Trials drawn for several centres at a time, with one pass over the rows.
+
+    A row drawn when its squared distance was larger is accepted with the
+    probability that it has become smaller by: what is accepted is drawn from
+    the distribution of now [1]_.
+
+    References
+    ----------
+    .. [1] V. Cohen-Addad et al., "Fast and accurate k-means++ via rejection
+       sampling", NeurIPS (2020).
+    """
+
+    def __init__(self, rows, distances, n_trials):
+        super().__init__(rows, distances, n_trials)
+        n_most = max(n_trials, min(MOST_TRIALS, MOST_SQUARES // rows.n_rows))
+        self._squares = np.empty((n_most, rows.n_rows), dtype=np.float32)
+        self._batch, self._when_drawn = np.empty(0, dtype=np.int64), np.empty(0)
+        self._next, self._unit2, self._is_exact = 0, 1.0, False
+
+    def draw(self, n_before, n_left, random_state):
+        """Draw trials; returns which rows they are and what they gain."""
+        rows, closest, accepted = self.rows, self.distances.closest, []
+        while len(accepted) < self.n_trials and not self._is_exact:
+            if self._next == len(self._batch):
+                n_ahead = 1 + min(n_before, n_left // 2)
+                size = max(n_ahead * self.n_trials, rows.n_features // FREE)
+                former = self._batch[accepted]
+                accepted = list(range(len(accepted)))
+                self._draw_batch(former, min(size, len(self._squares)), random_state)
+                self._next = len(former)
+                continue
+            t = self._next
+            self._next += 1
+            chance = closest[self._batch[t]] / self._when_drawn[t]
+            if chance == 1.0 or random_state.uniform() < chance:
+                accepted.append(t)
+        if self._is_exact:
+            return self.draw_exact(random_state)
+        accepted = np.array(accepted)
+        return self._batch[accepted], self.distances.gains(
+            self.n_trials, _kernels.gain_rows, self._squares, accepted, self._unit2
+        )
+
+    def _draw_batch(self, former, size, random_state):
+        """Draw rows for several centres, besides those that have been accepted."""
         rows = self.rows
-        self._trials = trials = rows.at(indices)
-        norms = np.einsum("ij,ij->i", trials, trials)
-        reach = np.full(1, -1.0)  # of the owner of all rows before there is any
-        if self.n_chosen:
-            chosen = self._centers[: self.n_chosen]
-            reach = cdist(chosen, trials, "sqeuclidean").min(axis=1)
-            reach *= 0.25 - 1e-10  # less what rounding could hide
-        parts = np.zeros((len(self._strips), len(trials)))
+        drawn = self.distances.draw(size - len(former), random_state)
+        self._batch = np.concatenate([former, drawn])
+        self._when_drawn = self.distances.closest[self._batch]
+        codebook = rows.codebook(rows.at(self._batch))
+        self._unit2 = codebook.unit**2
+        doubt = codebook.rounding * codebook.lengths.max() * self._unit2
+        self._is_exact = self.distances.mean <= TRUSTED * doubt
+        if self._is_exact:
+            return
 
-        def work(s, start, stop):
-            n_near = _kernels.reach_rows(
-                start, stop, self._closest, self._owners, reach, self._near
-            )
-            self._n_near[s] = n_near
-            near = self._near[start : start + n_near]
-            squares = self._squares[:, start : start + n_near]
-            if rows.is_sparse or rows.n_features <= MOST_FEATURES:
-                _kernels.trial_rows(*rows.arrays, near, trials, norms, squares)
-            else:
-                squares_by_product(rows.X, near, trials, squares)
-            _kernels.gain_rows(
-                rows.stored_weights, near, squares, self._closest, parts[s]
+        def work(_, start, stop):
+            _kernels.square_rows(
+                *rows.arrays, start, stop, codebook, rows.work(size), self._squares
             )
 
-        rows.run(work, self._strips)
-        return parts.sum(axis=0)
-
-
-def squares_by_product(X, rows, trials, squares):
-    """Squared distances of rows to trials, by BLAS where no digits are lost by it."""
-    shift = middle_of(trials)
-    trials = trials - shift
-    norms = np.einsum("ij,ij->i", trials, trials)
-    work_rows, row_norms = np.empty((AT_ONCE, trials.shape[1])), np.empty(AT_ONCE)
-    _kernels.product_rows(
-        X, rows, shift, trials, norms, LEAST_LEFT, work_rows, row_norms, squares
-    )
+        rows.run(work, rows.strips(size))
 
 
 def random_rows(rows, n_clusters, random_state):
@@ -180,14 +308,10 @@ def random_rows(rows, n_clusters, random_state):
     return np.concatenate([drawn, rest[: n_clusters - n_drawn]])
 
 
-def _draw(chances, size, random_state):
-    """Indices drawn with probabilities proportional to `chances`."""
-    return _find(chances, random_state.uniform(size=size) * np.sum(chances))
-
-
 def _find(chances, draws):
     """Where the running sum of `chances` passes each of the draws."""
-    found = np.searchsorted(np.cumsum(chances), draws, side="right")
-    if found.max() == len(chances):  # rounding has pushed a draw past the end
+    sums = chances.cumsum()
+    found = sums.searchsorted(draws, side="right")
+    if np.max(found) == len(sums):  # rounding has pushed a draw past the end
         found = np.minimum(found, np.flatnonzero(chances)[-1])
     return found

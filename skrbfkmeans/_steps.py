@@ -9,12 +9,13 @@ own centre and a lower bound on that to all others.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import itertools
+from bisect import bisect_right
 from collections import namedtuple
 
 import numpy as np
 
 from . import _kernels
-from ._blocks import distances_to_next, middle_of, share_width
+from ._blocks import distances_to_next, make_softmax, middle_of, share_width
 
 # Softmax shares are added up about a point at most so many sigma from any centre,
 # as long as at least this share of the rows is soft.
@@ -116,18 +117,17 @@ class EStep:
         """
         width = share_width(sigma, self.alpha)
         if self._centers is None:
-            self._allocate(centers)
-        codebook = self._codebook(centers, width)
+            self._allocate(*centers.shape)
+        codebook = self._codebook(centers)
         as_softmax = self._suits_softmax(codebook, sigma)
         if as_softmax:
             self._begin(centers, np.tile(codebook.shift, (len(centers), 1)))
         elif self._must_begin or not self.pruned:
             self._begin(centers, centers)
-        _kernels.follow(centers, self._centers, self._moved, self._fallen)
-        self._centers = centers
+        self._follow(centers)
         self._totals.fill(0.0)
         if as_softmax:
-            self._run_softmax(codebook, 2.0 * sigma * sigma)
+            self._run_softmax(centers, 2.0 * sigma * sigma)
         else:
             self._run(codebook, 2.0 * sigma * sigma, width)
         moments = self._add_up(centers)
@@ -139,38 +139,31 @@ class EStep:
         self._must_begin = as_softmax or self._digits_at_risk(moments)
         return moments
 
-    def _codebook(self, centers, width):
+    def _codebook(self, centers):
         """Centres as the kernels need them, less a shift that is near most of them."""
-        hard = width == 0.0
-        codebook = self.rows.codebook(centers, self._shift, hard)
-        if self._shift is None or codebook.coarse.unit > FAR * self._unit:
+        codebook = self.rows.codebook(centers, self._shift)
+        if self._shift is None or codebook.unit > FAR * self._unit:
             self._shift = middle_of(centers)
-            codebook = self.rows.codebook(centers, self._shift, hard)
-            self._unit = codebook.coarse.unit
+            codebook = self.rows.codebook(centers, self._shift)
+            self._unit = codebook.unit
         return codebook
 
     # --- bounds and running sums ---
 
-    def _allocate(self, centers):
+    def _allocate(self, k, d):
         """Arrays for one run, and how its passes are cut."""
-        rows, (k, d) = self.rows, centers.shape
-        strips = rows.strips(k, k * d)
-        n = len(strips)
-        self._pieces = np.array(
-            [
-                (s, start, min(start + strip.step, strip.stop))
-                for s, strip in enumerate(strips)
-                for start in strip
-            ]
-        )
-        n_at_once = strips[0].step // np.max(self._pieces[:, 2] - self._pieces[:, 1])
-        self._strips = strips
-        self._jobs = _jobs(self._pieces[:, 0], int(n_at_once), rows.n_threads)
-        self._one_job = [range(0, len(self._pieces), int(n_at_once))]
+        rows = self.rows
+        self._strips = rows.strips(k, k * d)
+        self._ends = np.array([strip.stop for strip in self._strips])
+        self._jobs = _jobs(self._strips, JOBS_PER_THREAD * rows.n_threads)
+        self._one_job = _jobs(self._strips, 1)
+        self._picked = np.empty(rows.n_rows, dtype=np.int64)
         self._n_picked = rows.n_rows
         self._upper, self._lower = np.empty((2, rows.n_rows))
+        self._holders = np.empty(rows.n_rows, dtype=np.int32)
         self._apart = np.zeros(k)
         self._is_parting = k * APART <= rows.n_rows and not rows.is_sparse
+        n = len(self._strips)
         self._totals = np.zeros((n, _kernels.N_TOTALS))
         self._held, self._soft = (
             Sums(
@@ -189,6 +182,7 @@ class EStep:
         self._centers = centers
         self._lower.fill(-np.inf)
         self._upper.fill(np.inf)
+        self._holders.fill(-1)
         self._moved, self._fallen, self._heaviest = np.zeros((3, k))
         self._origins = np.clip(origins, *self.rows.box)
         self._origin_norms = np.einsum("ij,ij->i", self._origins, self._origins)
@@ -196,6 +190,21 @@ class EStep:
             array.fill(0)
         self._known = Known(np.zeros((k, d)), np.zeros(k), np.zeros(k))
         self._measuring, self._n_moved = True, 0.0
+
+    def _follow(self, centers):
+        """Tell the bounds how far centres have moved.
+
+        What each has moved, in all, and the longest of the moves of the others.
+        """
+        differences = centers - self._centers
+        moves = np.sqrt(np.einsum("ij,ij->i", differences, differences))
+        self._moved += moves
+        first = moves.argmax()
+        falls = np.full(len(moves), moves[first])
+        moves[first] = 0.0
+        falls[first] = moves.max()
+        self._fallen += falls
+        self._centers = centers
 
     def _suits_softmax(self, codebook, sigma):
         """Whether `_kernels.softmax_rows` can be used, and is worth it."""
@@ -210,41 +219,55 @@ class EStep:
         """Pass over the rows that are in doubt, each strip into its own sums."""
         rows, held, soft = self.rows, self._held, self._soft
         held.touched.fill(False)
-        soft.sums[soft.touched], soft.masses[soft.touched] = 0.0, 0.0
-        soft.touched.fill(False)
+        if soft.touched.any():
+            soft.sums[soft.touched], soft.masses[soft.touched] = 0.0, 0.0
+            soft.touched.fill(False)
         drift = 1.0 + 1e-12  # more than the rounding of the sums
         if self._is_parting:
-            self._apart = distances_to_next(codebook.coarse, rows.work(codebook))
+            self._apart = distances_to_next(codebook)
         bounds = Bounds(
             self._upper, self._lower, self._moved * drift, self._fallen * drift,
             self._apart,
         )  # fmt: skip
+        k, d = codebook.centers.shape
+        ends = self._ends.tolist()
 
         def work(_, start, stop):
-            _kernels.em_rows(
-                *rows.arrays, rows.stored_weights, self._pieces[start:stop], codebook,
-                rows.work(codebook), self.alpha, two_sigma2, width, bounds,
-                self._measuring, self.labels, self._origins, self._origin_norms, held,
-                soft, self._totals,
+            strip = bisect_right(ends, start)
+            picked = self._picked[start:stop]
+            n = _kernels.pick_rows(
+                *rows.arrays, start, stop, codebook, bounds, self.labels, width,
+                self._measuring, picked, self._totals[strip],
+            )  # fmt: skip
+            if n == 0:
+                return
+            _kernels.share_rows(
+                *rows.arrays, picked[:n], rows.stored_weights, codebook, rows.work(k),
+                _kernels.as_argument(self.alpha), two_sigma2, width, bounds,
+                self.labels, strip, self._ends, self._origins, soft, self._totals,
+            )  # fmt: skip
+            _kernels.hold_rows(
+                *rows.arrays, picked[:n], rows.stored_weights, self.labels,
+                self._lower, self._holders, strip, self._ends, self._origins,
+                self._origin_norms, held,
             )  # fmt: skip
 
-        n = rows.n_rows
-        _, k, d = held.sums.shape
-        cost = n * LOOK + self._n_picked * (FIND + FIND_FEATURE * k * (d + 3))
+        cost = rows.n_rows * LOOK + self._n_picked * (FIND + FIND_FEATURE * k * (d + 3))
         rows.run(work, self._jobs if cost > ALONE else self._one_job)
 
-    def _run_softmax(self, codebook, two_sigma2):
+    def _run_softmax(self, centers, two_sigma2):
         """Pass over all rows, all of which are soft."""
         rows, soft = self.rows, self._soft
         for array in soft:
             array.fill(0)
         soft.touched.fill(True)
+        softmax = make_softmax(centers, self._origins[0])
 
         def work(s, start, stop):
             _kernels.softmax_rows(
-                rows.X, rows.stored_weights, start, stop, codebook,
-                rows.work(codebook, softmax=True), two_sigma2, self.labels,
-                self._origins, soft.sums[s], soft.masses[s], self._totals[s],
+                rows.X, rows.stored_weights, start, stop, softmax,
+                rows.softmax_work(len(centers)), two_sigma2, self.labels,
+                soft.sums[s], soft.masses[s], self._totals[s],
             )  # fmt: skip
 
         rows.run(work, self._strips)
@@ -252,20 +275,32 @@ class EStep:
 
     def _add_up(self, centers):
         """Sums over all strips, in order; those of untouched centres are known."""
-        sums, masses = np.empty(centers.shape), np.empty(len(centers))
-        inertia, self._scatter = _kernels.add_up(
-            self._held, self._soft, self._known, centers, self._origins,
-            self.rows.is_sparse, sums, masses,
-        )  # fmt: skip
+        held, soft, known, origins = self._held, self._soft, self._known, self._origins
+        if held.touched.any():
+            for total, parts in zip(known, held, strict=False):
+                np.sum(parts, axis=0, out=total)
+        sums, masses = known.sums.copy(), known.masses.copy()
+
+        moves = centers - origins
+        crossed = np.einsum("ij,ij->i", sums, moves)
+        if self.rows.is_sparse:  # sums are about zero
+            crossed -= masses * np.einsum("ij,ij->i", origins, moves)
+        moved = masses * np.einsum("ij,ij->i", moves, moves)
+        inertia = np.sum(known.squares - 2.0 * crossed + moved)
+        self._scatter = moved.sum()
+
+        if soft.touched.any():
+            sums += soft.sums.sum(axis=0)
+            masses += soft.masses.sum(axis=0)
         totals = self._totals.sum(axis=0)
-        totals[_kernels.OBJECTIVE] += inertia
-        totals[_kernels.SUPPORT] += self._known.masses.sum()
+        totals[_kernels.OBJECTIVE] += max(inertia, 0.0)
+        totals[_kernels.SUPPORT] += known.masses.sum()
         self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
         self._learn_to_measure(totals, *centers.shape)
         self._n_picked = totals[_kernels.PICKED]
         if self.rows.is_sparse:  # so that means of zeros are zero
             return Moments(np.zeros(sums.shape), sums, masses, totals)
-        return Moments(self._origins.copy(), sums, masses, totals)
+        return Moments(origins.copy(), sums, masses, totals)
 
     def _learn_to_measure(self, totals, k, d):
         """Measure distances to own centres where that spares enough of the others."""
@@ -294,12 +329,14 @@ class EStep:
         return bool(light.any()) or self._scatter > MOST_MOVED * moments.free_energy
 
 
-def _jobs(strips, n_at_once, n_threads):
-    """Ranges of pieces for the threads to take in turn, each of whole strips.
+def _jobs(strips, n_most):
+    """Ranges of rows for the threads to take in turn, each of whole strips.
 
-    A kernel is given so many pieces at once that Ctrl-C is heard in time.
+    A kernel is given so few rows at once that Ctrl-C is heard in time.
     """
-    n_strips = strips[-1] + 1
-    n = min(n_strips, JOBS_PER_THREAD * n_threads)
-    cuts = np.searchsorted(strips, [n_strips * i // n for i in range(n + 1)])
-    return [range(int(a), int(b), n_at_once) for a, b in itertools.pairwise(cuts)]
+    n = min(len(strips), n_most)
+    cuts = [len(strips) * i // n for i in range(n + 1)]
+    return [
+        range(strips[a].start, strips[b - 1].stop, strips[0].step)
+        for a, b in itertools.pairwise(cuts)
+    ]

@@ -89,7 +89,7 @@ def entmax(Z, alpha=1.5, axis=-1):
     lines = np.moveaxis(Z, axis, -1)
     rows = np.ascontiguousarray(lines).reshape(-1, lines.shape[-1])
     P = np.empty(rows.shape)
-    _kernels.entmax_rows(rows, alpha, P)
+    _kernels.entmax_rows(rows, _kernels.as_argument(alpha), P)
     P = np.moveaxis(P.reshape(lines.shape), -1, axis)
     return np.ascontiguousarray(P, dtype=dtype)
 

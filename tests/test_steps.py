@@ -161,6 +161,6 @@ def test_a_row_on_its_centre_is_held_once_however_near_the_next_is(sigma, d):
 def test_an_alpha_that_is_an_integer_compiles_nothing_anew():
     X = blobs(2)
     RBFKMeans(3, alpha=2.0, random_state=0).fit(X)
-    n_versions = len(_kernels.em_rows.signatures)
+    n_versions = len(_kernels.share_rows.signatures)
     RBFKMeans(3, alpha=2, random_state=0).fit(X)
-    assert len(_kernels.em_rows.signatures) == n_versions
+    assert len(_kernels.share_rows.signatures) == n_versions
