@@ -161,7 +161,8 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
         moved = m_step(centers, step, rate, least_mass)
         if hard:  # a fixed point of the centres as they will be stored
             moved = stored(moved, rows.dtype).astype(np.float64)
-        shift = np.sqrt(np.sum((moved - centers) ** 2))
+        moves = moved - centers
+        shift = np.sqrt(np.einsum("ij,ij->", moves, moves))
         if hard:
             settled = at_means and step.n_changed == 0 and not relocated
         else:  # a growing shift means that centres are still parting
@@ -204,9 +205,11 @@ def m_step(centers, step, learning_rate, least_mass):
     gradient step of 1 / (2 mass) on the free energy. Centres of no more than
     `least_mass` stay.
     """
-    moved = centers.copy()
     heavy = step.masses > least_mass
+    if learning_rate == 1.0 and heavy.all():
+        return step.means(slice(None))
     means = step.means(heavy)
+    moved = centers.copy()
     if learning_rate == 1.0:
         moved[heavy] = means
     else:

@@ -9,7 +9,6 @@ the last bit, for any number of threads.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import itertools
-import math
 import os
 import threading
 from collections import namedtuple
@@ -455,20 +454,14 @@ def middle_of(centers):
 
 def make_codebook(centers, shift, is_sparse):
     """The centres in all forms."""
-    d = centers.shape[1]
-    scaled = centers - shift
-    largest = max(scaled.max(), -scaled.min())
-    unit = math.ldexp(1.0, math.frexp(largest)[1]) if largest > 0.0 else 1.0
-    scaled /= unit
-    lengths = np.einsum("ij,ij->i", scaled, scaled)
+    k, d = centers.shape
     rounding = relative_rounding(np.float32, d + 1)
-    factor = with_offsets(scaled, (1.0 - rounding) * lengths)
+    factor = np.empty((k, d + 1), dtype=np.float64 if is_sparse else np.float32)
+    lengths = np.empty(k)
+    unit = _kernels.fill_codebook(centers, shift, rounding, factor, lengths)
     if is_sparse:
         factor = np.ascontiguousarray(factor.T)
-    else:
-        factor = factor.astype(np.float32)
-    norms = lengths * unit * unit
-    return Codebook(centers, norms, shift, unit, factor, lengths, rounding)
+    return Codebook(centers, lengths * unit**2, shift, unit, factor, lengths, rounding)
 
 
 def make_softmax(centers, origin):
@@ -476,15 +469,8 @@ def make_softmax(centers, origin):
     shifted = centers - origin
     lengths = np.einsum("ij,ij->i", shifted, shifted)
     rounding = relative_rounding(np.float64, centers.shape[1] + 1)
-    return Softmax(centers, origin, with_offsets(shifted, lengths), lengths, rounding)
-
-
-def with_offsets(centers, offsets):
-    """What rows and a one are multiplied with: -2 times the centres, and offsets."""
-    factor = np.empty((len(centers), centers.shape[1] + 1))
-    np.multiply(centers, -2.0, out=factor[:, :-1])
-    factor[:, -1] = offsets
-    return factor
+    factor = np.column_stack([-2.0 * shifted, lengths])
+    return Softmax(centers, origin, factor, lengths, rounding)
 
 
 def distances_to_next(codebook):
@@ -498,8 +484,9 @@ def distances_to_next(codebook):
         scores = rows[start : start + size] @ factor.T
         scores.reshape(-1)[start :: k + 1] = np.inf  # the nearest of all is itself
         least[start : start + size] = scores.min(axis=1)
-    doubts = 4.0 * (codebook.rounding * lengths + _kernels.UNDERFLOW)
-    return np.sqrt(np.maximum(least + lengths - doubts, 0.0)) * codebook.unit
+    least += (1.0 - 4.0 * codebook.rounding) * lengths
+    least -= 4.0 * _kernels.UNDERFLOW
+    return np.sqrt(np.maximum(least, 0.0)) * codebook.unit
 
 
 def share_width(sigma, alpha, exact=False):

@@ -20,6 +20,8 @@ deep where it can be helped: what a function calls is compiled again with it.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import math
+
 import numpy as np
 
 from ._jit import FAST, jit
@@ -550,12 +552,94 @@ def responsibility_rows(
                     shares[nearest] = np.nextafter(shares[j], out.dtype.type(2.0))
 
 
+# --- centres -----------------------------------------------------------------
+
+
+@jit
+def fill_codebook(centers, shift, rounding, factor, lengths):
+    """Centres less the shift as `score_rows` needs them; returns their unit.
+
+    That is a power of two, so that coordinates are at most one. Squared lengths
+    are in that unit.
+    """
+    k, d = centers.shape
+    largest = 0.0
+    for j in range(k):
+        for f in range(d):
+            value = abs(centers[j, f] - shift[f])
+            largest = value if value > largest else largest
+    unit = math.ldexp(1.0, math.frexp(largest)[1]) if largest > 0.0 else 1.0
+    for j in range(k):
+        total = 0.0
+        for f in range(d):
+            value = (centers[j, f] - shift[f]) / unit
+            factor[j, f] = -2.0 * value
+            total += value * value
+        lengths[j] = total
+        factor[j, d] = (1.0 - rounding) * total
+    return unit
+
+
+@jit
+def follow(centers, former, moved, fallen):
+    """Tell the bounds how far centres have moved.
+
+    ``moved[j]`` grows by the move of centre j, ``fallen[j]`` by the longest of
+    all others.
+    """
+    first, second, who = 0.0, 0.0, 0
+    for j in range(centers.shape[0]):
+        total = 0.0
+        for f in range(centers.shape[1]):
+            difference = centers[j, f] - former[j, f]
+            total += difference * difference
+        move = np.sqrt(total)
+        moved[j] += move
+        if move > first:
+            first, second, who = move, first, j
+        elif move > second:
+            second = move
+    for j in range(centers.shape[0]):
+        fallen[j] += second if j == who else first
+
+
+@jit
+def add_up(parts, sums):
+    """Add up the sums of all strips, in order."""
+    n_strips, k, d = parts.shape
+    for s in range(n_strips):
+        for j in range(k):
+            for f in range(d):
+                sums[j, f] += parts[s, j, f]
+
+
+@jit
+def moments_about(sums, centers, origins, is_sparse):
+    """Inertia of the rows held, and how much of it the moves of the centres are.
+
+    `sums` are about the origins, or about zero for sparse rows.
+    """
+    k, d = centers.shape
+    squares, crossed, moved = 0.0, 0.0, 0.0
+    for j in range(k):
+        mass = sums[j, d]
+        squares += sums[j, d + 1]
+        for f in range(d):
+            move = centers[j, f] - origins[j, f]
+            about = mass * origins[j, f] if is_sparse else 0.0
+            crossed += (sums[j, f] - about) * move
+            moved += mass * move * move
+    return max(squares - 2.0 * crossed + moved, 0.0), moved
+
+
 # --- one E-step --------------------------------------------------------------
 #
 # Three passes over the rows from `start` to `stop`: pick those whose share is in
 # doubt, find who has a share in them, and hold each that belongs to one centre alone
 # in its running sums. A row's strip, whose sums it adds to, ends before row
-# ``ends[strip]``.
+# ``ends[strip]``. Sums, `held` and `soft`, are of shape (strips, centres, features +
+# 2): coordinates less the origin of the centre, or about zero for sparse rows, then
+# weights, then squared distances to the origin, all weighted.
 
 
 @jit
@@ -609,13 +693,12 @@ def pick_rows(
 @jit
 def share_rows(
     X, csr, picked, weights, codebook, work, alpha, two_sigma2, width, bounds, labels,
-    strip, ends, origins, soft, totals,
+    strip, ends, origins, soft, touched, totals,
 ):  # fmt: skip
     """Find the label of each row in `picked`, its bounds, and who has a share in it.
 
     A row that belongs to one centre alone gets bounds. Any other gets none,
-    and its shares are added to the sums `soft` of its strip, which begin with
-    zeros.
+    and its shares are added to the sums `soft` of its strip, which is `touched`.
 
     Adds to ``totals[strip]`` the free energy of the soft rows, their weight,
     their weighted number of shares, and the number of labels that changed.
@@ -655,13 +738,12 @@ def share_rows(
             totals[strip, OBJECTIVE] += w * (work.smallest[i] + energy)
             totals[strip, SOFT_WEIGHT] += w
             totals[strip, SUPPORT] += w * n_shares
+            touched[strip] = True
             for c in range(n):
-                share = w * shares[c]
-                if share > 0.0:
-                    m = members[c]
-                    soft.touched[strip, m] = True
-                    soft.masses[strip, m] += share
-                    add_row(X, csr, row, share, m, origins, soft.sums[strip])
+                if shares[c] > 0.0:
+                    add_row(
+                        X, csr, row, w * shares[c], members[c], origins, soft[strip]
+                    )
 
 
 @jit(inner=True)
@@ -683,7 +765,7 @@ def share_out(gaps, n, alpha, two_sigma2, logits, shares):
 
 @jit(fastmath=FAST, inner=True)
 def add_row(X, csr, row, w, j, origins, sums):
-    """Add a row with weight w to the sum of centre j, of sparse rows about zero.
+    """Add a row with weight w to the sums of centre j, but for the squares.
 
     Returns the squared distance of a dense row to the origin.
     """
@@ -699,21 +781,20 @@ def add_row(X, csr, row, w, j, origins, sums):
         values, indices, indptr = csr
         for p in range(indptr[row], indptr[row + 1]):
             total[indices[p]] += w * values[p]
+    total[origin.size] += w
     return square
 
 
 @jit
 def hold_rows(
     X, csr, picked, weights, labels, lower, holders, strip, ends, origins,
-    origin_norms, held,
+    origin_norms, held, counts, touched,
 ):  # fmt: skip
     """Move rows between running sums, so that each is held by whom it belongs to.
 
     That is the centre of its label, if it has bounds, and no one, if not;
-    ``holders[row]`` tells who holds it now, or -1. Held are weighted
-    coordinates less the origin of the centre, `sums`, weights, `masses`,
-    weighted squared distances to the origin, `squares`, and the number of
-    rows, `counts`. Centres whose sums change are `touched`.
+    ``holders[row]`` tells who holds it now, or -1. The sums `held` are of
+    ``counts[strip, j]`` rows; strips whose sums change are `touched`.
     """
     for i in range(picked.size):
         row = picked[i]
@@ -723,26 +804,24 @@ def hold_rows(
         w = weights[row] if weights.size else 1.0
         if owner == holders[row] or not w > 0.0:
             continue
+        touched[strip] = True
         for sign in (1, -1):  # to its new centre, and away from the old
             j = owner if sign == 1 else holders[row]
             if j < 0:
                 continue
-            square = add_row(X, csr, row, sign * w, j, origins, held.sums[strip])
+            square = add_row(X, csr, row, sign * w, j, origins, held[strip])
             if csr is not None:
                 square = sparse_squared_distance(csr, row, origins, origin_norms, j)
-            held.touched[strip, j] = True
-            held.masses[strip, j] += sign * w
-            held.squares[strip, j] += sign * w * square
-            held.counts[strip, j] += sign
-            if held.counts[strip, j] == 0:  # leave no rounding behind
-                held.sums[strip, j, :] = 0.0
-                held.masses[strip, j] = held.squares[strip, j] = 0.0
+            held[strip, j, held.shape[2] - 1] += sign * w * square
+            counts[strip, j] += sign
+            if counts[strip, j] == 0:
+                held[strip, j, :] = 0.0  # leave no rounding behind
         holders[row] = owner
 
 
 @jit
 def softmax_rows(
-    X, weights, start, stop, softmax, work, two_sigma2, labels, sums, masses, totals
+    X, weights, start, stop, softmax, work, two_sigma2, labels, sums, totals
 ):
     """An E-step for alpha = 1 and sigma > 0, as whole vectors and products.
 
@@ -792,9 +871,8 @@ def softmax_rows(
                 share[i] *= rates[i]
         np.dot(shares, work.rows, work.block_sums)
         for j in range(k):
-            for f in range(softmax.origin.size):
+            for f in range(softmax.origin.size + 1):
                 sums[j, f] += work.block_sums[j, f]
-            masses[j] += work.block_sums[j, softmax.origin.size]
 
 
 @jit(inner=True)

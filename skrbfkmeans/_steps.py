@@ -33,6 +33,10 @@ MEASURE, MEASURE_FEATURE, FIND, FIND_FEATURE = 15.0, 0.5, 10.0, 0.05
 # a second thread.
 LOOK, ALONE = 4.0, 4e5
 
+# Where finding the nearest of all is cheaper than this for all rows together, bounds
+# are not worth their while.
+SMALL = 2e5
+
 # Threads take turns at so many jobs each.
 JOBS_PER_THREAD = 4
 
@@ -45,8 +49,6 @@ FAR = 8.0
 # so many times the free energy: more digits are not to be lost.
 LEAST_LEFT, MOST_MOVED = 1e-3, 1e3
 
-Sums = namedtuple("Sums", "sums masses squares counts touched")
-Known = namedtuple("Known", "sums masses squares")
 Bounds = namedtuple("Bounds", "upper lower moved fallen apart")
 
 
@@ -124,7 +126,8 @@ class EStep:
             self._begin(centers, np.tile(codebook.shift, (len(centers), 1)))
         elif self._must_begin or not self.pruned:
             self._begin(centers, centers)
-        self._follow(centers)
+        _kernels.follow(centers, self._centers, self._moved, self._fallen)
+        self._centers = centers
         self._totals.fill(0.0)
         if as_softmax:
             self._run_softmax(centers, 2.0 * sigma * sigma)
@@ -155,7 +158,8 @@ class EStep:
         rows = self.rows
         self._strips = rows.strips(k, k * d)
         self._ends = np.array([strip.stop for strip in self._strips])
-        self._jobs = _jobs(self._strips, JOBS_PER_THREAD * rows.n_threads)
+        n_jobs = JOBS_PER_THREAD * rows.n_threads if rows.n_threads > 1 else 1
+        self._jobs = _jobs(self._strips, n_jobs)
         self._one_job = _jobs(self._strips, 1)
         self._picked = np.empty(rows.n_rows, dtype=np.int64)
         self._n_picked = rows.n_rows
@@ -165,16 +169,12 @@ class EStep:
         self._is_parting = k * APART <= rows.n_rows and not rows.is_sparse
         n = len(self._strips)
         self._totals = np.zeros((n, _kernels.N_TOTALS))
-        self._held, self._soft = (
-            Sums(
-                np.zeros((n, k, d)),
-                np.zeros((n, k)),
-                np.zeros((n, k)),
-                np.zeros((n, k), dtype=np.int64),
-                np.zeros((n, k), dtype=bool),
-            )
-            for _ in range(2)
-        )
+        self._held, self._soft = np.zeros((2, n, k, d + 2))
+        self._counts = np.zeros((n, k), dtype=np.int64)
+        self._touched, self._soft_touched = np.zeros((2, n), dtype=bool)
+        self._is_small = rows.n_rows * (FIND + FIND_FEATURE * k * (d + 3)) < SMALL
+        if self._is_small:
+            self._picked[:] = np.arange(rows.n_rows)
 
     def _begin(self, centers, origins):
         """Forget all bounds and running sums, which henceforth are about `origins`."""
@@ -186,25 +186,10 @@ class EStep:
         self._moved, self._fallen, self._heaviest = np.zeros((3, k))
         self._origins = np.clip(origins, *self.rows.box)
         self._origin_norms = np.einsum("ij,ij->i", self._origins, self._origins)
-        for array in self._held:
-            array.fill(0)
-        self._known = Known(np.zeros((k, d)), np.zeros(k), np.zeros(k))
+        self._held.fill(0.0)
+        self._counts.fill(0)
+        self._known = np.zeros((k, d + 2))
         self._measuring, self._n_moved = True, 0.0
-
-    def _follow(self, centers):
-        """Tell the bounds how far centres have moved.
-
-        What each has moved, in all, and the longest of the moves of the others.
-        """
-        differences = centers - self._centers
-        moves = np.sqrt(np.einsum("ij,ij->i", differences, differences))
-        self._moved += moves
-        first = moves.argmax()
-        falls = np.full(len(moves), moves[first])
-        moves[first] = 0.0
-        falls[first] = moves.max()
-        self._fallen += falls
-        self._centers = centers
 
     def _suits_softmax(self, codebook, sigma):
         """Whether `_kernels.softmax_rows` can be used, and is worth it."""
@@ -217,13 +202,13 @@ class EStep:
 
     def _run(self, codebook, two_sigma2, width):
         """Pass over the rows that are in doubt, each strip into its own sums."""
-        rows, held, soft = self.rows, self._held, self._soft
-        held.touched.fill(False)
-        if soft.touched.any():
-            soft.sums[soft.touched], soft.masses[soft.touched] = 0.0, 0.0
-            soft.touched.fill(False)
+        rows = self.rows
+        self._touched.fill(False)
+        if self._soft_touched.any():
+            self._soft[self._soft_touched] = 0.0
+            self._soft_touched.fill(False)
         drift = 1.0 + 1e-12  # more than the rounding of the sums
-        if self._is_parting:
+        if self._is_parting and not self._is_small:
             self._apart = distances_to_next(codebook)
         bounds = Bounds(
             self._upper, self._lower, self._moved * drift, self._fallen * drift,
@@ -235,21 +220,26 @@ class EStep:
         def work(_, start, stop):
             strip = bisect_right(ends, start)
             picked = self._picked[start:stop]
-            n = _kernels.pick_rows(
-                *rows.arrays, start, stop, codebook, bounds, self.labels, width,
-                self._measuring, picked, self._totals[strip],
-            )  # fmt: skip
-            if n == 0:
+            if self._is_small:
+                self._totals[strip, _kernels.PICKED] = len(picked)
+            else:
+                n = _kernels.pick_rows(
+                    *rows.arrays, start, stop, codebook, bounds, self.labels, width,
+                    self._measuring, picked, self._totals[strip],
+                )  # fmt: skip
+                picked = picked[:n]
+            if len(picked) == 0:
                 return
             _kernels.share_rows(
-                *rows.arrays, picked[:n], rows.stored_weights, codebook, rows.work(k),
+                *rows.arrays, picked, rows.stored_weights, codebook, rows.work(k),
                 _kernels.as_argument(self.alpha), two_sigma2, width, bounds,
-                self.labels, strip, self._ends, self._origins, soft, self._totals,
+                self.labels, strip, self._ends, self._origins, self._soft,
+                self._soft_touched, self._totals,
             )  # fmt: skip
             _kernels.hold_rows(
-                *rows.arrays, picked[:n], rows.stored_weights, self.labels,
-                self._lower, self._holders, strip, self._ends, self._origins,
-                self._origin_norms, held,
+                *rows.arrays, picked, rows.stored_weights, self.labels, self._lower,
+                self._holders, strip, self._ends, self._origins, self._origin_norms,
+                self._held, self._counts, self._touched,
             )  # fmt: skip
 
         cost = rows.n_rows * LOOK + self._n_picked * (FIND + FIND_FEATURE * k * (d + 3))
@@ -257,50 +247,43 @@ class EStep:
 
     def _run_softmax(self, centers, two_sigma2):
         """Pass over all rows, all of which are soft."""
-        rows, soft = self.rows, self._soft
-        for array in soft:
-            array.fill(0)
-        soft.touched.fill(True)
+        rows = self.rows
+        self._soft.fill(0.0)
+        self._soft_touched.fill(True)
         softmax = make_softmax(centers, self._origins[0])
 
         def work(s, start, stop):
             _kernels.softmax_rows(
                 rows.X, rows.stored_weights, start, stop, softmax,
                 rows.softmax_work(len(centers)), two_sigma2, self.labels,
-                soft.sums[s], soft.masses[s], self._totals[s],
+                self._soft[s], self._totals[s],
             )  # fmt: skip
 
         rows.run(work, self._strips)
         self._totals[0, _kernels.PICKED] = rows.n_rows
 
     def _add_up(self, centers):
-        """Sums over all strips, in order; those of untouched centres are known."""
-        held, soft, known, origins = self._held, self._soft, self._known, self._origins
-        if held.touched.any():
-            for total, parts in zip(known, held, strict=False):
-                np.sum(parts, axis=0, out=total)
-        sums, masses = known.sums.copy(), known.masses.copy()
-
-        moves = centers - origins
-        crossed = np.einsum("ij,ij->i", sums, moves)
-        if self.rows.is_sparse:  # sums are about zero
-            crossed -= masses * np.einsum("ij,ij->i", origins, moves)
-        moved = masses * np.einsum("ij,ij->i", moves, moves)
-        inertia = np.sum(known.squares - 2.0 * crossed + moved)
-        self._scatter = moved.sum()
-
-        if soft.touched.any():
-            sums += soft.sums.sum(axis=0)
-            masses += soft.masses.sum(axis=0)
+        """Sums over all strips, in order."""
+        known, origins, is_sparse = self._known, self._origins, self.rows.is_sparse
+        if self._touched.any():
+            known.fill(0.0)
+            _kernels.add_up(self._held, known)
+        sums, d = known.copy(), centers.shape[1]
+        masses = sums[:, d]
+        inertia, self._scatter = _kernels.moments_about(
+            sums, centers, origins, is_sparse
+        )
         totals = self._totals.sum(axis=0)
-        totals[_kernels.OBJECTIVE] += max(inertia, 0.0)
-        totals[_kernels.SUPPORT] += known.masses.sum()
+        totals[_kernels.OBJECTIVE] += inertia
+        totals[_kernels.SUPPORT] += masses.sum()
         self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
         self._learn_to_measure(totals, *centers.shape)
         self._n_picked = totals[_kernels.PICKED]
-        if self.rows.is_sparse:  # so that means of zeros are zero
-            return Moments(np.zeros(sums.shape), sums, masses, totals)
-        return Moments(origins.copy(), sums, masses, totals)
+        if self._soft_touched.any():
+            _kernels.add_up(self._soft, sums)
+        if is_sparse:  # so that means of zeros are zero
+            origins = np.zeros(origins.shape)
+        return Moments(origins.copy(), sums[:, :d], masses, totals)
 
     def _learn_to_measure(self, totals, k, d):
         """Measure distances to own centres where that spares enough of the others."""
@@ -323,10 +306,12 @@ class EStep:
 
     def _digits_at_risk(self, moments):
         """Whether running sums could lose digits, and should be taken anew."""
-        masses = self._known.masses
-        self._heaviest = np.maximum(self._heaviest, masses)
-        light = (masses > 0.0) & (masses < LEAST_LEFT * self._heaviest)
-        return bool(light.any()) or self._scatter > MOST_MOVED * moments.free_energy
+        masses = self._known[:, -2]
+        np.maximum(self._heaviest, masses, out=self._heaviest)
+        light = masses < LEAST_LEFT * self._heaviest
+        if light.any() and masses[light].any():
+            return True
+        return bool(self._scatter > MOST_MOVED * moments.free_energy)
 
 
 def _jobs(strips, n_most):

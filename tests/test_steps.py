@@ -4,10 +4,16 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skrbfkmeans import RBFKMeans, _kernels
+from skrbfkmeans import RBFKMeans, _kernels, _steps
 from skrbfkmeans._annealing import m_step
 from skrbfkmeans._blocks import Rows
 from skrbfkmeans._steps import EStep
+
+
+@pytest.fixture(autouse=True)
+def bounds(monkeypatch):
+    """Bounds also where there is so little to do that they would not pay."""
+    monkeypatch.setattr(_steps, "SMALL", 0.0)
 
 
 def blobs(d, dtype="f8"):
@@ -81,6 +87,24 @@ def test_every_iteration_is_that_of_a_run_that_looks_at_all_rows(
     assert n_all == 700 * len(sigmas)
     if schedule == "hard":
         assert n_looked < 0.7 * n_all
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_with_little_to_do_all_rows_are_looked_at_with_the_same_result(
+    monkeypatch, alpha
+):
+    X = blobs(12)
+    centers, sigmas = X[:9].copy(), SCHEDULES["annealed"]
+    ours, _ = steps(X, None, centers, sigmas, alpha, True)
+    monkeypatch.setattr(_steps, "SMALL", np.inf)
+    theirs, n_looked = steps(X, None, centers, sigmas, alpha, True)
+    assert n_looked == 700 * len(sigmas)
+    for (labels, step, moved), (other_labels, other, other_moved) in zip(
+        ours, theirs, strict=True
+    ):
+        np.testing.assert_array_equal(labels, other_labels)
+        assert step.n_changed == other.n_changed
+        np.testing.assert_allclose(moved, other_moved, atol=1e-13 * np.abs(moved).max())
 
 
 def test_a_centre_that_loses_nearly_all_its_mass_keeps_its_digits():
