@@ -39,7 +39,7 @@ def blobs(n, d, k, seed=0):
 
 def iterations(n, d, k, n_threads, repeats):
     X, centers = blobs(n, d, k)
-    labels = np.empty(n, dtype=np.int32)
+    labels = np.full(n, -1, dtype=np.int32)
     weights, masses, shift = np.ones(n), np.empty(k), np.empty(k)
     new = np.empty_like(centers)
 

@@ -10,6 +10,7 @@ threads.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import argparse
+import inspect
 import os
 import platform
 import warnings
@@ -19,13 +20,18 @@ import sklearn
 from sklearn.cluster import KMeans, kmeans_plusplus
 from sklearn.datasets import load_digits, load_sample_image, make_blobs
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 from timing import interleaved
 
 import skrbfkmeans
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans import _seeding as seeding
 from skrbfkmeans._blocks import Rows
+
+try:
+    import faiss
+except ImportError:  # its column stays empty
+    faiss = None
 
 
 def blobs(n, d, k):
@@ -57,7 +63,11 @@ DATA = {
 
 
 def same_start(X, k, repeats):
-    """From the same random rows to labels that repeat: Lloyd over the others."""
+    """From the same random rows to labels that repeat: Lloyd over the others.
+
+    faiss-cpu, where it is installed, works in float32 and makes as many iterations
+    as Lloyd.
+    """
     init = X[np.random.default_rng(0).choice(len(X), size=k, replace=False)]
     options = dict(init=init, n_init=1, tol=0, max_iter=10_000)
     models = [
@@ -66,14 +76,41 @@ def same_start(X, k, repeats):
         RBFKMeans(k, schedule=0.0, **options),
         RBFKMeans(k, **options),
     ]
-    lloyd, *others = interleaved([lambda m=m: m.fit(X) for m in models], repeats)
-    iterations = ", ".join(str(m.n_iter_) for m in models)
+    fits = [lambda m=m: m.fit(X) for m in models]
+    n_threads = n_openmp_threads()
+    lloyd, *others = interleaved(fits, repeats)
+    iterations = [m.n_iter_ for m in models]
+    if faiss is not None:  # which always runs all iterations it is told
+        fit = faiss_fit(X, init, iterations[0], n_threads)
+        others.append(interleaved([fits[0], fit], repeats)[1])
+    else:
+        others.append(np.nan)
     ratios = [lloyd / other for other in others]
-    return lloyd, ratios, f"iterations {iterations}"
+    return lloyd, ratios, f"iterations {', '.join(map(str, iterations))}"
+
+
+def n_openmp_threads():
+    """Number of threads that OpenMP is limited to."""
+    pools = threadpool_info()
+    return min(pool["num_threads"] for pool in pools if pool["user_api"] == "openmp")
+
+
+def faiss_fit(X, init, n_iter, n_threads):
+    """As many iterations of faiss, in float32, from the same rows."""
+    k, d = init.shape
+    X32, init32 = X.astype(np.float32), init.astype(np.float32)
+    options = dict(niter=n_iter, max_points_per_centroid=len(X))
+    options["min_points_per_centroid"] = 1
+
+    def fit():
+        faiss.omp_set_num_threads(n_threads)
+        faiss.Kmeans(d, k, **options).train(X32, init_centroids=init32)
+
+    return fit
 
 
 def seeds(X, k, repeats):
-    """Greedy k-means++, with as many candidates and the same draws."""
+    """Greedy k-means++, with as many candidates and from the same distribution."""
     found = {}
 
     def theirs():
@@ -118,7 +155,7 @@ def predictions(X, k, repeats):
 
 
 TABLES = {
-    "start": (same_start, ["Elkan", "hard", "annealed"]),
+    "start": (same_start, ["Elkan", "hard", "annealed", "faiss"]),
     "seeding": (seeds, ["seeding"]),
     "default": (default_fits, ["default"]),
     "predict": (predictions, ["predict", "proba"]),
@@ -126,7 +163,7 @@ TABLES = {
 
 
 def print_table(function, columns, names, repeats):
-    print(f"\n{function.__doc__}\n")
+    print(f"\n{inspect.cleandoc(function.__doc__)}\n")
     print(f"{'data':30} {'s':>8} " + " ".join(f"{name:>8}" for name in columns))
     table = []
     for name in names:

@@ -26,6 +26,9 @@ from . import _kernels
 # at most so many strips, and so many numbers in all their partial sums.
 STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**20
 
+# No distance is larger whose square is finite.
+FAR = 1e150
+
 # Distances between many rows and centres are taken so many at a time.
 PARTIAL = 2**16
 
@@ -474,7 +477,10 @@ def make_softmax(centers, origin):
 
 
 def distances_to_next(codebook):
-    """Lower bounds on the distance from each dense centre to the next."""
+    """Lower bounds on the distance from each dense centre to the next.
+
+    A single one has none within reach.
+    """
     k, lengths = len(codebook.lengths), codebook.lengths
     factor, least = codebook.factor, np.empty(k)
     rows = -0.5 * factor
@@ -486,7 +492,7 @@ def distances_to_next(codebook):
         least[start : start + size] = scores.min(axis=1)
     least += (1.0 - 4.0 * codebook.rounding) * lengths
     least -= 4.0 * _kernels.UNDERFLOW
-    return np.sqrt(np.maximum(least, 0.0)) * codebook.unit
+    return np.minimum(np.sqrt(np.maximum(least, 0.0)) * codebook.unit, FAR)
 
 
 def share_width(sigma, alpha, exact=False):

@@ -948,7 +948,7 @@ def try_columns(
             for i in range(n_lanes):
                 square[i] = keep * square[i] if square[i] > zero else zero
             gain = add_gains(t, n, square, closest32, weights32, masks[first:])
-            gains[t] += gain * unit2
+            gains[t] += np.float64(gain) * unit2
 
 
 @jit
@@ -985,17 +985,22 @@ def gain_rows(
             gain = add_gains(
                 t, n, squares[trials[t], first:], closest32, weights32, masks[first:]
             )
-            gains[t] += gain * unit2
+            gains[t] += np.float64(gain) * unit2
 
 
 @jit(fastmath=FAST, inner=True)
 def load_closest(weights, first, n, unit2, closest, closest32, weights32, masks):
-    """Copy n distances and weights in float32, and clear the masks."""
+    """Copy n distances and weights in float32, and clear the masks.
+
+    All trials may be closer to rows whose distances leave its range.
+    """
     per_unit2 = 1.0 / unit2
     for i in range(n):
-        closest32[i] = closest[first + i] * per_unit2
+        value = closest[first + i] * per_unit2
+        fits = (value == 0.0) | ((value > UNDERFLOW) & (value < OVERFLOW))
+        closest32[i] = value if value < OVERFLOW else OVERFLOW
+        masks[first + i] = 0 if fits else 255
         weights32[i] = weights[first + i] if weights.size else 1.0
-        masks[first + i] = 0
 
 
 @jit(fastmath=FAST, inner=True)

@@ -181,20 +181,20 @@ class Trials:
         drawn = self.distances.draw(n_trials, random_state)
         codebook = rows.codebook(rows.at(drawn))
         squares = np.empty((n_trials, rows.n_rows), dtype=np.float32)
-        least_left = 1.0 - 2.0 * float(np.finfo(np.float32).eps)
+        unit2 = self.distances.mean or 1.0
         largest = np.finfo(np.float32).max
+        keep = 1.0 - 2.0 * float(np.finfo(np.float32).eps)
 
         def work(_, start, stop):
             out = np.empty((stop - start, n_trials))
             _kernels.distance_rows(*rows.arrays, start, stop, codebook, out, start)
-            out *= least_left / codebook.unit**2
+            out *= keep / unit2
             squares[:, start:stop] = np.minimum(out, largest).T
 
         rows.run(work, self.distances.strips)
         return drawn, self.distances.gains(
-            n_trials, _kernels.gain_rows, squares, np.arange(n_trials),
-            codebook.unit**2,
-        )  # fmt: skip
+            n_trials, _kernels.gain_rows, squares, np.arange(n_trials), unit2
+        )
 
 
 class ColumnTrials(Trials):

@@ -32,6 +32,7 @@ def test_the_same_seed_draws_the_rows_that_scikit_learn_draws(d, weighted):
         np.testing.assert_array_equal(seeds(X, 20, seed, weights), theirs)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("kind", "weighted"), [(np.asarray, True), (sparse.csr_matrix, False)]
 )
@@ -92,6 +93,7 @@ def test_distances_and_gains_equal_their_twins(d, kind, offset, dtype):
             distances.claim(drawn[c % 4], c % 4)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("d", [2, 30])
 def test_clusters_too_tight_for_float32_are_told_apart(d):
     """Two places far apart, each of which is five clusters of its own."""
@@ -103,6 +105,7 @@ def test_clusters_too_tight_for_float32_are_told_apart(d):
     assert np.median([len(code) for code in codes]) >= 19
 
 
+@pytest.mark.compiled
 def test_more_trials_than_bits_are_tried():
     X = blobs(3000, 2)
     with Rows(X) as rows:
@@ -117,6 +120,7 @@ def test_more_trials_than_bits_are_tried():
         np.testing.assert_allclose(distances.closest, closest, atol=1e-12)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("d", [2, 30])
 def test_seeds_are_the_same_for_any_number_of_threads(d, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
@@ -130,8 +134,9 @@ def test_seeds_are_the_same_for_any_number_of_threads(d, monkeypatch):
     np.testing.assert_array_equal(*found)
 
 
-def test_rows_of_zero_weight_are_never_drawn():
-    X = blobs(60, 2)
+@pytest.mark.parametrize("d", [2, 20])
+def test_rows_of_zero_weight_are_never_drawn(d):
+    X = blobs(60, d)
     weights = np.zeros(60)
     weights[::3] = 1.0
     for seed in range(10):
@@ -142,3 +147,28 @@ def test_when_no_row_is_left_further_centres_repeat_some():
     X = np.repeat(blobs(4, 3), 5, axis=0)
     drawn = seeds(X, 9, 0)
     assert len(np.unique(X[drawn], axis=0)) == 4
+
+
+@pytest.mark.parametrize("d", [2, 20])
+def test_rows_that_leave_the_range_of_float32_are_given_to_the_closest(d):
+    """Without weight they are no centres themselves."""
+    X = blobs(200, d)
+    X[:5] *= 1e30
+    weights = np.ones(200)
+    weights[:5] = 0.0
+    rng = np.random.RandomState(0)
+    with Rows(X, weights) as rows:
+        distances = Distances(rows)
+        trials = (ColumnTrials if d <= 16 else BatchedTrials)(rows, distances, 4)
+        distances.claim(7, 0)
+        chosen = [7]
+        for c in range(1, 6):
+            drawn, gains = trials.draw(c, 6 - c, rng)
+            assert np.all(np.isfinite(gains))
+            best = np.argmax(gains)
+            chosen.append(drawn[best])
+            distances.claim(drawn[best], best)
+            closest = naive.squared_distances(X, X[chosen]).min(axis=1)
+            np.testing.assert_allclose(
+                distances.closest, closest, rtol=1e-12, atol=1e-12
+            )

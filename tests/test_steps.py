@@ -89,6 +89,7 @@ def test_every_iteration_is_that_of_a_run_that_looks_at_all_rows(
         assert n_looked < 0.7 * n_all
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("alpha", [1.0, 1.5])
 def test_with_little_to_do_all_rows_are_looked_at_with_the_same_result(
     monkeypatch, alpha
