@@ -28,15 +28,19 @@ GROWTH = {
 }
 
 MEMORY = """
-import resource
 import numpy as np
 from skrbfkmeans import RBFKMeans
+
+def highest():  # kilobytes (Linux)
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line[:6] == "VmHWM:")
+
 rng = np.random.default_rng(0)
 RBFKMeans(5, max_iter=3, random_state=0).fit(rng.normal(size=(100_000, 10)))
 X = rng.normal(size=(1_000_000, 10))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-RBFKMeans(1000, max_iter={n_iter}, random_state=0).fit(X)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+before = highest()
+RBFKMeans(1000, max_iter=5, random_state=0).fit(X)
+print(highest() - before)
 """
 
 
@@ -90,16 +94,12 @@ def draw(found, output):
     print(f"\nwritten: {output}")
 
 
-def memory(n_iter=5):
+def memory():
     """Print by how much a fit raises the highest resident set of a process."""
     done = subprocess.run(
-        [sys.executable, "-c", MEMORY.format(n_iter=n_iter)],
-        check=True,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-c", MEMORY], check=True, capture_output=True, text=True
     )
-    unit = 2**20 if sys.platform == "darwin" else 2**10
-    mebibytes = float(done.stdout) / unit
+    mebibytes = float(done.stdout) / 2**10
     print(f"\nmemory of 1,000,000 x 10, k = 1,000 beyond the rows: {mebibytes:.0f} MiB")
 
 

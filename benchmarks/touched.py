@@ -38,15 +38,15 @@ def shares(X, k, annealed):
     found, centers = [], start_of(X, k)
     with Rows(X) as rows:
         rows.measure()
-        e_step = EStep(rows, 1.5)
-        step = e_step(centers, 0.0)
-        spread = np.sqrt(step.free_energy / X.size)
+        spread = np.sqrt(EStep(rows, 1.5)(centers, 0.0).free_energy / X.size)
         sigmas = [spread, spread / 2, spread / 4] if annealed else []
-        while len(found) <= len(sigmas) or step.n_changed > 0:
-            sigma = sigmas[len(found)] if len(found) < len(sigmas) else 0.0
+        e_step, n_changed = EStep(rows, 1.5), np.inf
+        while n_changed > 0:
+            sigma = sigmas.pop(0) if sigmas else 0.0
             step = e_step(centers, sigma)
             centers = m_step(centers, step, 1.0, 0.0)
             found.append(step.n_picked / len(X))
+            n_changed = np.inf if sigmas else step.n_changed
     return found
 
 
@@ -55,13 +55,13 @@ def limits(X, k, repeats):
     centers = start_of(X, k)
     with Rows(X) as rows:
         rows.measure()
-        product = np.empty((len(X), k))
+        product = np.zeros((len(X), k))
         product32 = product.astype(np.float32)
         X32, centers32 = X.astype(np.float32), centers.astype(np.float32)
         late = EStep(rows, 1.5)
         step = late(centers, 0.0)
         settled = centers
-        while step.n_changed > 0 or settled is centers:
+        while step.n_changed > 0:
             settled = m_step(settled, step, 1.0, 0.0)
             step = late(settled, 0.0)
         late(settled, 0.0)

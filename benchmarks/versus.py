@@ -126,12 +126,25 @@ def seeds(X, k, repeats):
 
 
 def default_fits(X, k, repeats):
-    """``KMeans(k, n_init=1)`` and ``RBFKMeans(k)``, seeding included."""
-    models = KMeans(k, n_init=1, random_state=0), RBFKMeans(k, random_state=0)
-    seconds, other = interleaved([lambda m=m: m.fit(X) for m in models], repeats)
-    peer, ours = models
-    note = f"iterations {peer.n_iter_}, {ours.n_iter_}; inertia of ours over theirs "
-    return seconds, [seconds / other], note + f"{ours.inertia_ / peer.inertia_:.4f}"
+    """``KMeans(k, n_init=1)`` and ``RBFKMeans(k)``, seeding included.
+
+    Each repeat with a seed of its own; iterations and inertias are their medians.
+    """
+    found = {KMeans: [], RBFKMeans: []}
+
+    def fit(kind, **options):
+        seed = len(found[kind])
+        found[kind].append(kind(k, random_state=seed, **options).fit(X))
+
+    seconds, other = interleaved(
+        [lambda: fit(KMeans, n_init=1), lambda: fit(RBFKMeans)], repeats
+    )
+    n_iter, inertia = (
+        [np.median([getattr(m, name) for m in models]) for models in found.values()]
+        for name in ("n_iter_", "inertia_")
+    )
+    note = f"iterations {n_iter[0]:.0f}, {n_iter[1]:.0f}; inertia of ours over theirs "
+    return seconds, [seconds / other], note + f"{inertia[1] / inertia[0]:.4f}"
 
 
 def predictions(X, k, repeats):

@@ -221,7 +221,7 @@ class EStep:
             strip = bisect_right(ends, start)
             picked = self._picked[start:stop]
             if self._is_small:
-                self._totals[strip, _kernels.PICKED] = len(picked)
+                self._totals[strip, _kernels.PICKED] += len(picked)
             else:
                 n = _kernels.pick_rows(
                     *rows.arrays, start, stop, codebook, bounds, self.labels, width,

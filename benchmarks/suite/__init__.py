@@ -1,0 +1,1 @@
+"""Benchmarks for asv, which compares commits: ``asv run`` in the folder above."""
