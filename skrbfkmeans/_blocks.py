@@ -151,8 +151,9 @@ class Rows:
         self.stored_weights = _read_only(np.empty(0) if weights is None else weights)
 
     def __enter__(self):
-        single_threaded_blas.__enter__()
+        # first: to limit a BLAS that is built on OpenMP limits all of OpenMP
         self.n_threads = _openmp_effective_n_threads()
+        single_threaded_blas.__enter__()
         self._pool = None
         self._works = {}
         return self

@@ -30,15 +30,12 @@ APART = 20
 MEASURE, MEASURE_FEATURE, FIND, FIND_FEATURE = 15.0, 0.5, 10.0, 0.05
 
 # The same for a look at the bounds of a row; and from which cost on a pass is worth
-# a second thread.
-LOOK, ALONE = 4.0, 4e5
+# all threads, and so many jobs for each to take in turn.
+LOOK, ALONE, BUSY, JOBS_PER_THREAD = 4.0, 4e5, 5e6, 4
 
 # Where finding the nearest of all is cheaper than this for all rows together, bounds
 # are not worth their while.
 SMALL = 2e5
-
-# Threads take turns at so many jobs each.
-JOBS_PER_THREAD = 4
 
 # The shift of products is chosen anew when centres have come so many times farther
 # from it.
@@ -158,9 +155,14 @@ class EStep:
         rows = self.rows
         self._strips = rows.strips(k, k * d)
         self._ends = np.array([strip.stop for strip in self._strips])
-        n_jobs = JOBS_PER_THREAD * rows.n_threads if rows.n_threads > 1 else 1
-        self._jobs = _jobs(self._strips, n_jobs)
-        self._one_job = _jobs(self._strips, 1)
+        self._jobs = {
+            cost: _jobs(self._strips, n)
+            for cost, n in (
+                (BUSY, JOBS_PER_THREAD * rows.n_threads),
+                (ALONE, rows.n_threads),
+                (0.0, 1),
+            )
+        }
         self._picked = np.empty(rows.n_rows, dtype=np.int64)
         self._n_picked = rows.n_rows
         self._upper, self._lower = np.empty((2, rows.n_rows))
@@ -243,7 +245,7 @@ class EStep:
             )  # fmt: skip
 
         cost = rows.n_rows * LOOK + self._n_picked * (FIND + FIND_FEATURE * k * (d + 3))
-        rows.run(work, self._jobs if cost > ALONE else self._one_job)
+        rows.run(work, next(jobs for least, jobs in self._jobs.items() if cost > least))
 
     def _run_softmax(self, centers, two_sigma2):
         """Pass over all rows, all of which are soft."""

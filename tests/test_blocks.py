@@ -10,6 +10,7 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from skrbfkmeans import _blocks
 from skrbfkmeans._blocks import Rows, single_threaded_blas
 from skrbfkmeans._kernels import exp_in_place
 from skrbfkmeans._steps import EStep
@@ -434,6 +435,16 @@ def test_the_limit_on_blas_outlives_the_first_of_two_overlapping_users():
         assert blas_threads() == {1}
         second.__exit__(None, None, None)
         assert blas_threads() == {2}
+
+
+def test_a_blas_built_on_openmp_does_not_take_our_threads(monkeypatch):
+    def limit_all():
+        return threadpool_limits(limits=1)
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setattr(_blocks, "limit_blas", limit_all)
+    with threadpool_limits(limits=2), Rows(np.zeros((5, 1))) as rows:
+        assert rows.n_threads == 2
 
 
 # --- the exponential ---------------------------------------------------------
