@@ -30,7 +30,7 @@ STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**20
 FAR = 1e150
 
 # Distances between many rows and centres are taken so many at a time.
-PARTIAL = 2**16
+AT_ONCE = 2**16
 
 # No call of a kernel takes much more than this many multiplications.
 PIECE_WORK = 2**29
@@ -303,7 +303,7 @@ class Rows:
         if len(centers) == 1:
             return np.inf
         codebook = self.codebook(centers)
-        size = max(1, PARTIAL // len(centers))
+        size = max(1, AT_ONCE // len(centers))
         jobs = [
             range(start, strip.stop, size)
             for strip in self.strips(len(centers))
@@ -486,7 +486,7 @@ def distances_to_next(codebook):
     factor, least = codebook.factor, np.empty(k)
     rows = -0.5 * factor
     rows[:, -1] = 1.0
-    size = max(1, PARTIAL // k)
+    size = max(1, AT_ONCE // k)
     for start in range(0, k, size):
         scores = rows[start : start + size] @ factor.T
         scores.reshape(-1)[start :: k + 1] = np.inf  # the nearest of all is itself

@@ -23,7 +23,7 @@ except ImportError as error:  # pragma: no cover
 FAST = frozenset({"nsz", "arcp", "contract", "afn", "reassoc"})
 
 
-def jit(function=None, *, fastmath=False, inline=False, inner=False):
+def jit(function=None, *, fastmath=False, inner=False):
     """Compile a function of arrays and scalars.
 
     Parameters
@@ -32,10 +32,6 @@ def jit(function=None, *, fastmath=False, inline=False, inner=False):
         The function. Types are inferred at each first call.
     fastmath : set of str, default=False
         LLVM's fast-math flags; False keeps IEEE arithmetic to the letter.
-    inline : bool, default=False
-        Whether to write the body into its callers, whose fast-math flags it
-        then has. For short functions of one row, where passing the arrays
-        would cost more than the work.
     inner : bool, default=False
         Whether only other compiled functions call it, so that it compiles
         sooner.
@@ -46,14 +42,11 @@ def jit(function=None, *, fastmath=False, inline=False, inner=False):
         The compiled function.
     """
     if function is None:
-        return lambda function: jit(
-            function, fastmath=fastmath, inline=inline, inner=inner
-        )
+        return lambda function: jit(function, fastmath=fastmath, inner=inner)
     dispatcher = numba.njit(
         function,
         nogil=True,
         fastmath=set(fastmath) if fastmath else False,
-        inline="always" if inline else "never",
         error_model="numpy",
         no_cpython_wrapper=inner,
         no_cfunc_wrapper=True,

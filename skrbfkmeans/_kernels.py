@@ -14,8 +14,9 @@ Rows come as two arguments, of which one is None: a 2-D array X, or `csr`, the
 drops the branch that asks for the one that is None.
 
 All functions are in this one file because numba's cache does not notice a
-change in another. Few of them call each other, and those that do only one level
-deep where it can be helped: what a function calls is compiled again with it.
+change in another. Few of them call others: what a function calls is compiled
+again with it. None is handed a row at a time with many arrays, unless it seldom
+is: counting references to arrays would cost more than the work.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
