@@ -48,7 +48,9 @@ def python(tmp_path_factory):
     def call(function, *arguments, timeout=60, environment=(), package=home, **options):
         if callable(function):
             module, name = function.__module__, function.__name__
-            script = (
+            script = (  # Ctrl-C is ignored where a shell began all in the background
+                "import signal\n"
+                "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                 f"import json, {module}\n"
                 f"result = {module}.{name}(*{arguments!r})\n"
                 "print(json.dumps(result))\n"
