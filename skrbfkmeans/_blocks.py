@@ -26,6 +26,9 @@ from . import _kernels
 # at most so many strips, and so many numbers in all their partial sums.
 STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**20
 
+# To wake other threads takes as long as to work on about so many strips.
+LIGHT = 24
+
 # No distance is larger whose square is finite.
 FAR = 1e150
 
@@ -337,8 +340,11 @@ class Rows:
         piece = max(PIECE_WORK // row_work, 1)
         return [range(*pair, piece) for pair in itertools.pairwise(bounds)]
 
-    def run(self, work, strips):
-        """Call ``work(s, start, stop)`` for each step of all strips, on all threads."""
+    def run(self, work, strips, least=LIGHT):
+        """Call ``work(s, start, stop)`` for each step of all strips, on all threads.
+
+        If there are fewer than `least` strips, on this thread alone.
+        """
         turn = itertools.count()
         stopped = False
 
@@ -356,7 +362,7 @@ class Rows:
                 stopped = True
                 raise
 
-        n_helpers = min(self.n_threads, len(strips)) - 1
+        n_helpers = min(self.n_threads, len(strips)) - 1 if len(strips) >= least else 0
         if n_helpers > 0 and self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_threads - 1, initializer=limit_blas)
         helpers = []

@@ -245,7 +245,8 @@ class EStep:
             )  # fmt: skip
 
         cost = rows.n_rows * LOOK + self._n_picked * (FIND + FIND_FEATURE * k * (d + 3))
-        rows.run(work, next(jobs for least, jobs in self._jobs.items() if cost > least))
+        jobs = next(jobs for least, jobs in self._jobs.items() if cost > least)
+        rows.run(work, jobs, least=2)
 
     def _run_softmax(self, centers, two_sigma2):
         """Pass over all rows, all of which are soft."""
@@ -261,7 +262,7 @@ class EStep:
                 self._soft[s], self._totals[s],
             )  # fmt: skip
 
-        rows.run(work, self._strips)
+        rows.run(work, self._strips, least=2)
         self._totals[0, _kernels.PICKED] = rows.n_rows
 
     def _add_up(self, centers):

@@ -327,11 +327,11 @@ def test_the_rows_are_never_written(rng):
 
 @pytest.fixture
 def short_strips(monkeypatch):
-    """Strips of 300 rows, so that small data are cut too."""
+    """Strips of 200 rows, so that small data are cut too."""
 
     def strips(self, n_vectors, size=1, start=0, stop=None):
         stop = self.n_rows if stop is None else stop
-        return [range(s, min(s + 300, stop), 77) for s in range(start, stop, 300)]
+        return [range(s, min(s + 200, stop), 77) for s in range(start, stop, 200)]
 
     monkeypatch.setattr(Rows, "strips", strips)
 
@@ -398,9 +398,9 @@ def test_an_error_in_one_strip_reaches_the_caller(n_threads):
     with Rows(np.zeros((90, 1))) as rows:
         rows.n_threads = n_threads
         with pytest.raises(KeyError):
-            rows.run(fail_at_the_third, strips)
+            rows.run(fail_at_the_third, strips, least=2)
         done = []
-        rows.run(lambda *strip: done.append(strip), strips)
+        rows.run(lambda *strip: done.append(strip), strips, least=2)
     assert sorted(done) == [(s, r.start, r.stop) for s, r in enumerate(strips)]
 
 
