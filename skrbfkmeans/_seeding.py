@@ -92,6 +92,9 @@ class Distances:
         self.closest.fill(np.inf)
         self.masks = np.full(n_blocks * block, 255, dtype=np.uint8)
         self._left = np.full(n_blocks, np.inf)
+        # about 1, so that none is lost in float32
+        self._mean_weight = rows.weight / rows.n_rows
+        self._weights = rows.stored_weights / self._mean_weight
         strips = rows.strips(1)
         cuts = [strip.start // block * block for strip in strips] + [rows.n_rows]
         step = max(1, strips[0].step // block) * block
@@ -131,12 +134,13 @@ class Distances:
         def work(s, start, stop):
             kernel(
                 table, which, start, stop, *options,
-                self.rows.stored_weights, self.closest, self.masks, parts[s],
+                self._weights, self.closest, self.masks, parts[s],
                 np.empty((3, _kernels.BLOCK), dtype=np.float32),
             )  # fmt: skip
 
         self.rows.run(work, self.strips)
-        return parts.sum(axis=0)
+        gains = parts.sum(axis=0)
+        return gains if self.rows.is_unweighted else gains * self._mean_weight
 
     def draw(self, size, random_state):
         """Rows drawn with probability weight times squared distance.
