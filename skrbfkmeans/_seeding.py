@@ -287,7 +287,7 @@ class BatchedTrials(Trials):
         self._when_drawn = self.distances.closest[self._batch]
         codebook = rows.codebook(rows.at(self._batch))
         self._unit2 = codebook.unit**2
-        doubt = codebook.rounding * codebook.lengths.max() * self._unit2
+        doubt = codebook.rounding * float(codebook.lengths.max()) * self._unit2
         self._is_exact = self.distances.mean <= TRUSTED * doubt
         if self._is_exact:
             return

@@ -314,7 +314,7 @@ class EStep:
         light = masses < LEAST_LEFT * self._heaviest
         if light.any() and masses[light].any():
             return True
-        return bool(self._scatter > MOST_MOVED * moments.free_energy)
+        return bool(self._scatter > MOST_MOVED * float(moments.free_energy))
 
 
 def _jobs(strips, n_most):
