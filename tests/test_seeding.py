@@ -175,7 +175,7 @@ def test_rows_that_leave_the_range_of_float32_are_given_to_the_closest(d):
 
 
 @pytest.mark.parametrize("d", [2, 20])
-@pytest.mark.parametrize("exponent", [-74, -120, 90])
+@pytest.mark.parametrize("exponent", [-74, -148, 127])
 def test_weights_all_multiplied_draw_the_same_seeds(d, exponent):
     X, weights = blobs(300, d), np.random.default_rng(0).uniform(0.1, 2.0, 300)
     for seed in range(5):
