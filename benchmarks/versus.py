@@ -77,34 +77,29 @@ def same_start(X, k, repeats):
         RBFKMeans(k, **options),
     ]
     fits = [lambda m=m: m.fit(X) for m in models]
-    n_threads = n_openmp_threads()
+    if faiss is not None:
+        fits.append(faiss_fit(X, init, models[0]))
     lloyd, *others = interleaved(fits, repeats)
-    iterations = [m.n_iter_ for m in models]
-    if faiss is not None:  # which always runs all iterations it is told
-        fit = faiss_fit(X, init, iterations[0], n_threads)
-        others.append(interleaved([fits[0], fit], repeats)[1])
-    else:
-        others.append(np.nan)
-    ratios = [lloyd / other for other in others]
-    return lloyd, ratios, f"iterations {', '.join(map(str, iterations))}"
+    others += [np.nan] * (4 - len(others))
+    iterations = ", ".join(str(m.n_iter_) for m in models)
+    return lloyd, [lloyd / other for other in others], f"iterations {iterations}"
 
 
-def n_openmp_threads():
-    """Number of threads that OpenMP is limited to."""
-    pools = threadpool_info()
-    return min(pool["num_threads"] for pool in pools if pool["user_api"] == "openmp")
+def faiss_fit(X, init, lloyd):
+    """A fit of faiss, in float32, from the same rows; `lloyd` has been fitted before.
 
-
-def faiss_fit(X, init, n_iter, n_threads):
-    """As many iterations of faiss, in float32, from the same rows."""
+    It makes as many iterations as that.
+    """
     k, d = init.shape
     X32, init32 = X.astype(np.float32), init.astype(np.float32)
-    options = dict(niter=n_iter, max_points_per_centroid=len(X))
-    options["min_points_per_centroid"] = 1
+    options = {"max_points_per_centroid": len(X), "min_points_per_centroid": 1}
+    pools = (pool for pool in threadpool_info() if pool["user_api"] == "openmp")
+    n_threads = min(pool["num_threads"] for pool in pools)
 
     def fit():
         faiss.omp_set_num_threads(n_threads)
-        faiss.Kmeans(d, k, **options).train(X32, init_centroids=init32)
+        kmeans = faiss.Kmeans(d, k, niter=lloyd.n_iter_, **options)
+        kmeans.train(X32, init_centroids=init32)
 
     return fit
 

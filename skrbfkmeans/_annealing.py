@@ -160,7 +160,7 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
         least_mass = LEAST_MASS if as_kmeans else LEAST_SHARE * rows.weight
         moved = m_step(centers, step, rate, least_mass)
         if hard:  # a fixed point of the centres as they will be stored
-            moved = stored(moved, rows.dtype).astype(np.float64)
+            moved = stored(moved, rows.dtype).astype(np.float64, copy=False)
         moves = moved - centers
         shift = np.sqrt(np.einsum("ij,ij->", moves, moves))
         if hard:

@@ -26,7 +26,7 @@ from . import _kernels
 # at most so many strips, and so many numbers in all their partial sums.
 STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**20
 
-# To wake other threads takes as long as to work on about so many strips.
+# To wake other threads takes about as long as to work on so many strips.
 LIGHT = 24
 
 # No distance is larger whose square is finite.
@@ -268,9 +268,8 @@ class Rows:
 
             def work(s, start, stop, out=out, origin=origin):
                 _kernels.responsibility_rows(
-                    *self.arrays, start, stop, codebook, self.work(len(centers)),
-                    _kernels.as_argument(alpha),
-                    two_sigma2, width, out, origin,
+                    *self.arrays, start, stop, codebook, self.work(k),
+                    _kernels.as_argument(alpha), two_sigma2, width, out, origin,
                 )  # fmt: skip
 
             self.run(work, self.strips(k, 1, origin, origin + len(out)))
@@ -340,10 +339,10 @@ class Rows:
         piece = max(PIECE_WORK // row_work, 1)
         return [range(*pair, piece) for pair in itertools.pairwise(bounds)]
 
-    def run(self, work, strips, least=LIGHT):
+    def run(self, work, strips, heavy=False):
         """Call ``work(s, start, stop)`` for each step of all strips, on all threads.
 
-        If there are fewer than `least` strips, on this thread alone.
+        On this thread alone if there are few strips, unless they are `heavy`.
         """
         turn = itertools.count()
         stopped = False
@@ -362,7 +361,8 @@ class Rows:
                 stopped = True
                 raise
 
-        n_helpers = min(self.n_threads, len(strips)) - 1 if len(strips) >= least else 0
+        is_shared = heavy or len(strips) >= LIGHT
+        n_helpers = min(self.n_threads, len(strips)) - 1 if is_shared else 0
         if n_helpers > 0 and self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_threads - 1, initializer=limit_blas)
         helpers = []

@@ -12,17 +12,17 @@ from . import _kernels
 # With at most this many features, distances are taken from columns in float32.
 FEW_FEATURES = 16
 
-# Beyond, candidates are drawn for several centres at a time: no more than so many,
-# and so many that there are so many distances to them; and as many as it costs
-# little more to compare with a row than to load so many of its features each.
+# With more, candidates are drawn for several centres at a time: at most so many, and
+# with at most so many distances to them. But at least one for so many features: to
+# load those of a row costs more than to compare it with one more candidate.
 MOST_TRIALS, MOST_SQUARES, FREE = 64, 2**24, 12
 
 # Distances in float32 are trusted as long as their mean is so many times their
 # rounding.
 TRUSTED = 100.0
 
-# Columns: the squared distance keeps all but a hundred-thousandth, and that rounding
-# of its root which this leaves to be feared.
+# The share of a squared distance of columns that counts. What is left out covers most
+# of its rounding, and a constant the rest: (a - b)^2 >= KEEP a^2 - b^2 / (1 - KEEP).
 KEEP = 1.0 - 1e-5
 
 
@@ -124,12 +124,12 @@ class Distances:
 
         rows.run(work, self.strips)
 
-    def gains(self, n_trials, kernel, table, which, *options):
+    def gains(self, kernel, table, which, *options):
         """What each trial would take off the weighted sum of squared distances.
 
         As the kernel finds it in all strips, from a table and what stands in it.
         """
-        parts = np.zeros((len(self.strips), n_trials))
+        parts = np.zeros((len(self.strips), len(which)))
 
         def work(s, start, stop):
             kernel(
@@ -197,7 +197,7 @@ class Trials:
 
         rows.run(work, self.distances.strips)
         return drawn, self.distances.gains(
-            n_trials, _kernels.gain_rows, squares, np.arange(n_trials), unit2
+            _kernels.gain_rows, squares, np.arange(n_trials), unit2
         )
 
 
@@ -230,8 +230,8 @@ class ColumnTrials(Trials):
             return self.draw_exact(random_state)
         drawn = self.distances.draw(self.n_trials, random_state)
         return drawn, self.distances.gains(
-            self.n_trials, _kernels.try_columns, self._columns, drawn,
-            np.float32(KEEP), np.float32(self._doubt), self._unit2,
+            _kernels.try_columns, self._columns, drawn, np.float32(KEEP),
+            np.float32(self._doubt), self._unit2,
         )  # fmt: skip
 
 
@@ -276,7 +276,7 @@ class BatchedTrials(Trials):
             return self.draw_exact(random_state)
         accepted = np.array(accepted)
         return self._batch[accepted], self.distances.gains(
-            self.n_trials, _kernels.gain_rows, self._squares, accepted, self._unit2
+            _kernels.gain_rows, self._squares, accepted, self._unit2
         )
 
     def _draw_batch(self, former, size, random_state):

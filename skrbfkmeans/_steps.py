@@ -155,13 +155,10 @@ class EStep:
         rows = self.rows
         self._strips = rows.strips(k, k * d)
         self._ends = np.array([strip.stop for strip in self._strips])
+        n, n_busy = rows.n_threads, JOBS_PER_THREAD * rows.n_threads
         self._jobs = {
-            cost: _jobs(self._strips, n)
-            for cost, n in (
-                (BUSY, JOBS_PER_THREAD * rows.n_threads),
-                (ALONE, rows.n_threads),
-                (0.0, 1),
-            )
+            cost: _jobs(self._strips, n_most if n > 1 else 1)
+            for cost, n_most in ((BUSY, n_busy), (ALONE, n), (0.0, 1))
         }
         self._picked = np.empty(rows.n_rows, dtype=np.int64)
         self._n_picked = rows.n_rows
@@ -246,7 +243,7 @@ class EStep:
 
         cost = rows.n_rows * LOOK + self._n_picked * (FIND + FIND_FEATURE * k * (d + 3))
         jobs = next(jobs for least, jobs in self._jobs.items() if cost > least)
-        rows.run(work, jobs, least=2)
+        rows.run(work, jobs, heavy=True)
 
     def _run_softmax(self, centers, two_sigma2):
         """Pass over all rows, all of which are soft."""
@@ -262,7 +259,7 @@ class EStep:
                 self._soft[s], self._totals[s],
             )  # fmt: skip
 
-        rows.run(work, self._strips, least=2)
+        rows.run(work, self._strips, heavy=True)
         self._totals[0, _kernels.PICKED] = rows.n_rows
 
     def _add_up(self, centers):

@@ -398,9 +398,9 @@ def test_an_error_in_one_strip_reaches_the_caller(n_threads):
     with Rows(np.zeros((90, 1))) as rows:
         rows.n_threads = n_threads
         with pytest.raises(KeyError):
-            rows.run(fail_at_the_third, strips, least=2)
+            rows.run(fail_at_the_third, strips, heavy=True)
         done = []
-        rows.run(lambda *strip: done.append(strip), strips, least=2)
+        rows.run(lambda *strip: done.append(strip), strips, heavy=True)
     assert sorted(done) == [(s, r.start, r.stop) for s, r in enumerate(strips)]
 
 

@@ -155,3 +155,12 @@ def test_the_best_of_huge_float32_runs_is_found_without_a_warning(recwarn):
     model = RBFKMeans(2, n_init=3, random_state=0).fit(X)
     assert len(np.unique(model.labels_)) == 2
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.7])
+def test_a_free_energy_near_the_end_of_the_range_is_no_cause_for_a_warning(alpha):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = RBFKMeans(2, schedule=1e150, alpha=alpha, max_iter=3, random_state=0)
+    model.fit(X, sample_weight=np.full(20, 1e6))
+    assert np.all(model.history_["free_energy"] < -1e305)
+    assert np.all(np.isfinite(model.cluster_centers_))

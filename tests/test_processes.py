@@ -247,7 +247,7 @@ def test_an_error_in_a_helper_stops_the_other_threads_and_is_raised():
     with threadpool_limits(limits=2), Rows(np.zeros((1000, 1))) as rows:
         rows.n_threads = 2
         with pytest.raises(MemoryError, match="of the helper"):
-            rows.run(work, [range(1000), range(1000)], least=2)
+            rows.run(work, [range(1000), range(1000)], heavy=True)
     assert n_steps < 500
 
 
@@ -581,7 +581,7 @@ def interrupt_the_wait_for_a_helper(n_signals, step_seconds):
 
     threading.Timer(0.5, press).start()
     with contextlib.suppress(KeyboardInterrupt), Rows(np.zeros((1000, 1))) as rows:
-        rows.run(work, [range(1000), range(1000)], least=2)
+        rows.run(work, [range(1000), range(1000)], heavy=True)
         pytest.fail("Ctrl-C is lost.")
     assert thread_limits() == before
     return n_steps

@@ -6,6 +6,7 @@ import pytest
 from scipy import sparse, stats
 from sklearn.cluster import kmeans_plusplus as peer
 
+from skrbfkmeans import _blocks
 from skrbfkmeans._blocks import Rows
 from skrbfkmeans._seeding import BatchedTrials, ColumnTrials, Distances, kmeans_plusplus
 
@@ -124,6 +125,7 @@ def test_more_trials_than_bits_are_tried():
 @pytest.mark.parametrize("d", [2, 30])
 def test_seeds_are_the_same_for_any_number_of_threads(d, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    monkeypatch.setattr(_blocks, "LIGHT", 2)
     X = blobs(70_000, d)
     found = []
     for n_threads in (1, 3):
@@ -150,28 +152,30 @@ def test_when_no_row_is_left_further_centres_repeat_some():
 
 
 @pytest.mark.parametrize("d", [2, 20])
-def test_rows_that_leave_the_range_of_float32_are_given_to_the_closest(d):
-    """Without weight they are no centres themselves."""
-    X = blobs(200, d)
-    X[:5] *= 1e30
-    weights = np.ones(200)
-    weights[:5] = 0.0
+@pytest.mark.parametrize("kind", ["far and weightless", "tiny and heavy"])
+def test_distances_beyond_the_range_of_float32_are_exact(kind, d):
+    """The mean, which is their unit, is far from some of them."""
+    X, weights = blobs(200, d), np.ones(200)
+    if kind == "tiny and heavy":
+        X[:100] *= 1e-20
+        weights[:100] = 1e40
+    else:
+        X[:5] *= 1e30
+        weights[:5] = 0.0
     rng = np.random.RandomState(0)
     with Rows(X, weights) as rows:
         distances = Distances(rows)
         trials = (ColumnTrials if d <= 16 else BatchedTrials)(rows, distances, 4)
         distances.claim(7, 0)
         chosen = [7]
-        for c in range(1, 6):
-            drawn, gains = trials.draw(c, 6 - c, rng)
+        for c in range(1, 9):
+            drawn, gains = trials.draw(c, 9 - c, rng)
             assert np.all(np.isfinite(gains))
             best = np.argmax(gains)
             chosen.append(drawn[best])
             distances.claim(drawn[best], best)
             closest = naive.squared_distances(X, X[chosen]).min(axis=1)
-            np.testing.assert_allclose(
-                distances.closest, closest, rtol=1e-12, atol=1e-12
-            )
+            np.testing.assert_allclose(distances.closest, closest, rtol=1e-12)
 
 
 @pytest.mark.parametrize("d", [2, 20])
