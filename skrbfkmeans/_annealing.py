@@ -33,6 +33,9 @@ ROUNDING = 4.0 * np.finfo(np.float64).eps
 # the schedule cools; they are parted by this much.
 GLUED, NUDGE = 1e-3, 1e-2
 
+# The free energy is not expected to fall by more than so many times its last step.
+STEPS_AHEAD = 10.0
+
 
 @dataclass
 class Run:
@@ -44,8 +47,10 @@ class Run:
         The centres.
     labels : ndarray of shape (n_samples,), int32, or None
         Nearest centres of the rows, if they are known.
+    settled : bool
+        Whether the last temperature was kept until convergence.
     hardened : bool
-        Whether the centres are an exact fixed point of k-means.
+        Whether the centres are, besides, an exact fixed point of k-means.
     sigma : float
         The last temperature; 0 in the hard limit.
     history : dict of str to list
@@ -56,10 +61,16 @@ class Run:
 
     centers: np.ndarray
     labels: np.ndarray | None
+    settled: bool
     hardened: bool
     sigma: float
     history: dict
     collapsed: bool
+
+    @property
+    def energy(self):
+        """The last free energy."""
+        return self.history["free_energy"][-1]
 
 
 def anneal(rows, centers, sigmas, **options):
@@ -83,8 +94,7 @@ def anneal(rows, centers, sigmas, **options):
     run = cool(rows, centers, sigmas, **options)
     if run.collapsed and run.sigma == sigmas[-1] < sigmas[0]:
         direct = cool(rows, centers, sigmas[-1:], **options)
-        energies = (one.history["free_energy"][-1] for one in (direct, run))
-        if is_lower(*energies, rows.dtype):
+        if is_lower(direct.energy, run.energy, rows.dtype):
             return direct
     return run
 
@@ -106,7 +116,10 @@ def is_lower(energy, other, dtype):
     return energy < other - tie * abs(other)
 
 
-def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=False):
+def cool(
+    rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, goal=np.inf,
+    verbose=False,
+):  # fmt: skip
     """Alternate E- and M-steps, one temperature after the other.
 
     Each temperature but the last gets one iteration. The last is iterated
@@ -132,6 +145,9 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     tol : float
         The last temperature ends when the squared shift of all centres
         together is at most this.
+    goal : float, default=inf
+        Stop as soon as the free energy of the last temperature seems not to fall
+        below this.
     verbose : bool, default=False
         Print one line a temperature.
 
@@ -146,7 +162,7 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     history = defaultdict(list)
     last = len(sigmas) - 1
     position = 0
-    was_hard = at_means = hardened = collapsed = False
+    was_hard = at_means = settled = hardened = collapsed = False
     scatter = _scatter(centers)
     former_shift = np.inf
     for _ in range(max_iter):
@@ -176,6 +192,8 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
             "shift": shift,
             "soft_fraction": step.soft_weight / rows.weight,
             "support": step.support / rows.weight,
+            "swaps_tried": 0,
+            "swaps_kept": 0,
         }
         if verbose and history["sigma"] and history["sigma"][-1] != entry["sigma"]:
             _print_temperature(history)
@@ -184,6 +202,8 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
 
         if settled and position == last:
             hardened = hard
+            break
+        if position == last and is_hopeless(history, goal):
             break
         following = _next_position(sigmas, position, hard, settled)
         former_shift = shift if sigmas[following] == sigma else np.inf
@@ -195,7 +215,16 @@ def cool(rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, verbose=
     if verbose:
         _print_temperature(history)
     labels = e_step.labels if hardened and shift == 0.0 else None
-    return Run(centers, labels, hardened, sigma, history, collapsed)
+    settled = bool(settled and position == last)
+    return Run(centers, labels, settled, hardened, sigma, history, collapsed)
+
+
+def is_hopeless(history, goal):
+    """Whether the free energy falls too slowly to come below the goal."""
+    sigma, energy = history["sigma"], history["free_energy"]
+    if len(energy) < 2 or sigma[-1] != sigma[-2]:
+        return False
+    return energy[-1] - STEPS_AHEAD * (energy[-2] - energy[-1]) > goal
 
 
 def m_step(centers, step, learning_rate, least_mass):

@@ -190,6 +190,14 @@ class Rows:
         rows = self.X[indices]
         return (rows.toarray() if self.is_sparse else rows).astype(np.float64)
 
+    def part(self, indices):
+        """Some of the rows, for passes over them alone by the same threads."""
+        weights = None if self.is_unweighted else self.stored_weights[indices]
+        part = Rows(self.X[indices], weights, self.dtype)
+        part.box, part.n_threads = self.box, self.n_threads
+        part.run, part._works = self.run, self._works
+        return part
+
     # --- passes ---
 
     def measure(self):

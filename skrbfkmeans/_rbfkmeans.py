@@ -53,9 +53,10 @@ class RBFKMeans(
 
     While the temperature :math:`\sigma` falls by the `schedule`, the model
     freezes into k-means. With ``alpha > 1`` it does so at a finite temperature
-    and exactly: the result is a fixed point of k-means, often a better one
-    than k-means alone finds from the same start, and `predict_proba` gives
-    sparse memberships, in which most entries are exactly 0.
+    and exactly: the result is a fixed point of k-means. `refine` then moves
+    centres to where they are of more use, so that one fit finds a better
+    optimum than the best of ten starts of k-means usually is. `predict_proba`
+    gives sparse memberships, in which most entries are exactly 0.
 
     Parameters
     ----------
@@ -87,10 +88,25 @@ class RBFKMeans(
         ``init(X, n_clusters, random_state=random_state)`` returns, or the
         centres given.
     n_init : "auto" or int, default="auto"
-        Number of runs from different starts, of which the best is kept.
-        ``"auto"`` is 10 for ``init="random"`` or a callable, else 1.
+        Number of runs from different starts, each of them refined, of which the
+        best is kept. ``"auto"`` is 1; or 10, if nothing is refined, for
+        ``init="random"`` or a callable.
+    refine : "auto", int or None, default="auto"
+        How many swaps of centres to try once a run has converged. A swap takes
+        away a centre whose rows have others nearly as close, and puts it into a
+        cluster that is better served by two [3]_ [4]_; those around are reheated
+        for a step and cool again. It is kept if it lowers the free energy, the
+        inertia if the run has hardened. So the result is never worse than
+        without.
+
+        * ``"auto"``: as many as promise to pay, and none if `init` is an array:
+          centres that are given stay what they were meant to be.
+        * An int: at most so many.
+        * None: none.
     max_iter : int, default=300
-        Most EM iterations of one run, over all temperatures.
+        Most EM iterations of one run, over all temperatures, those between
+        swaps included. The iterations of a swap on trial, which concern the
+        clusters around alone, are not counted.
     tol : float, default=1e-4
         The last soft temperature ends when the squared shift of all centres
         together is at most `tol` times the mean variance of the features.
@@ -106,7 +122,8 @@ class RBFKMeans(
         units of the data; ``"auto"`` is `sigma_`. Read when they are called, so
         that `set_params` needs no new fit.
     verbose : int, default=0
-        If positive, print one line a temperature.
+        If positive, print one line a temperature, and one for each series of
+        swaps.
     random_state : int, RandomState instance or None, default=None
         Source of the starts. Pass an int for reproducible results.
 
@@ -134,7 +151,8 @@ class RBFKMeans(
         ``"shift"``, the root of the sum of their squared shifts;
         ``"soft_fraction"``, the share of the weight in rows with more than one
         responsibility; ``"support"``, the mean number of responsibilities of a
-        row.
+        row; ``"swaps_tried"`` and ``"swaps_kept"``, the number of swaps after
+        the iteration, mostly 0.
     n_features_in_ : int
         Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -160,6 +178,10 @@ class RBFKMeans(
     .. [2] K. Rose, "Deterministic annealing for clustering, compression,
        classification, regression, and related optimization problems",
        Proc. IEEE 86 (1998).
+    .. [3] P. Fränti, "Efficiency of random swap clustering", J. Big Data 5
+       (2018).
+    .. [4] B. Fritzke, "The breathing k-means algorithm", arXiv:2006.15666
+       (2020).
 
     Examples
     --------
@@ -189,6 +211,11 @@ class RBFKMeans(
         "learning_rate": [Interval(Real, 0, 2, closed="neither")],
         "init": [StrOptions({"k-means++", "random"}), callable, "array-like"],
         "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "refine": [
+            StrOptions({"auto"}),
+            Interval(Integral, 0, None, closed="left"),
+            None,
+        ],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "features": [StrOptions({"distance", "rbf", "responsibility"})],
@@ -207,6 +234,7 @@ class RBFKMeans(
         learning_rate=1.0,
         init="k-means++",
         n_init="auto",
+        refine="auto",
         max_iter=300,
         tol=1e-4,
         features="distance",
@@ -221,6 +249,7 @@ class RBFKMeans(
         self.learning_rate = learning_rate
         self.init = init
         self.n_init = n_init
+        self.refine = refine
         self.max_iter = max_iter
         self.tol = tol
         self.features = features
@@ -284,33 +313,34 @@ class RBFKMeans(
     def _fit(self, X, rows, x_exponent, w_exponent, init, random_state):
         """`fit` after the checks."""
         from ._annealing import anneal, is_lower, stored
+        from ._refinement import refine
 
         sigmas, best, best_score = None, None, np.inf
+        n_swaps = self._n_swaps(init)
         with rows:
-            variances = rows.measure()
+            options = {
+                "alpha": float(self.alpha),
+                "learning_rate": float(self.learning_rate),
+                "max_iter": self.max_iter,
+                "tol": self.tol * rows.measure().mean(),
+                "verbose": bool(self.verbose),
+            }
             for start in range(self._n_starts(init)):
                 centers = self._start(init, X, rows, x_exponent, random_state)
                 if sigmas is None:
                     sigmas, harden = self._temperatures(rows, centers, x_exponent)
                 if self.verbose:
                     print(f"start {start + 1} of {self._n_starts(init)}")
-                run = anneal(
-                    rows,
-                    centers,
-                    sigmas,
-                    alpha=float(self.alpha),
-                    learning_rate=float(self.learning_rate),
-                    max_iter=self.max_iter,
-                    tol=self.tol * variances.mean(),
-                    verbose=bool(self.verbose),
-                )
+                run = anneal(rows, centers, sigmas, **options)
+                if run.settled and n_swaps > 0 and self.n_clusters > 1:
+                    run = refine(rows, run, n_swaps, **options)
                 centers = stored(scaled(run.centers, -x_exponent), X.dtype)
                 as_stored = scaled(centers.astype(np.float64), x_exponent)
                 labels = (
                     run.labels if run.labels is not None else rows.assign(as_stored)
                 )
                 inertia = rows.inertia(as_stored, labels)
-                score = inertia if harden else run.history["free_energy"][-1]
+                score = inertia if harden else run.energy
                 if best is None or is_lower(score, best_score, X.dtype):
                     best, best_score = (run, centers, labels, inertia), score
             weight = rows.weight
@@ -497,7 +527,8 @@ class RBFKMeans(
     def _check_parameters(self, X):
         """What scikit-learn's constraints cannot say about the parameters."""
         for name in (
-            "n_clusters", "schedule", "alpha", "learning_rate", "n_init", "max_iter"
+            "n_clusters", "schedule", "alpha", "learning_rate", "n_init", "refine",
+            "max_iter",
         ):  # fmt: skip
             if isinstance(getattr(self, name), (bool, np.bool_)):
                 raise ValueError(
@@ -538,9 +569,18 @@ class RBFKMeans(
     def _n_starts(self, init):
         if isinstance(init, np.ndarray):
             return 1
-        if self.n_init == "auto":
-            return 1 if isinstance(init, str) and init == "k-means++" else 10
-        return self.n_init
+        if self.n_init != "auto":
+            return self.n_init
+        is_seeded = isinstance(init, str) and init == "k-means++"
+        return 1 if is_seeded or self._n_swaps(init) > 0 else 10
+
+    def _n_swaps(self, init):
+        """Most swaps that refinement may try."""
+        if self.refine is None:
+            return 0
+        if self.refine != "auto":
+            return self.refine
+        return 0 if isinstance(init, np.ndarray) else np.inf
 
     def _start(self, init, X, rows, x_exponent, random_state):
         """Starting centres of one run, float64, in the units of `rows`."""

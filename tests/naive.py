@@ -144,3 +144,36 @@ def hardening_sigma(X, centers, alpha):
     """Root of (alpha - 1) / 2 times the least gap of the two smallest d^2."""
     d2 = np.sort(squared_distances(X, centers), axis=1)
     return np.sqrt((alpha - 1.0) * (d2[:, 1] - d2[:, 0]).min() / 2.0)
+
+
+def halve(X, weights):
+    """Best cut along the principal axis: what it saves, and the two means."""
+    shifted = X - np.average(X, axis=0, weights=weights)
+    heights = shifted @ np.linalg.eigh((shifted.T * weights) @ shifted)[1][:, -1]
+    order, cuts = np.argsort(heights), []
+    for cut in range(1, len(X)):
+        halves = order[:cut], order[cut:]
+        masses = np.array([weights[half].sum() for half in halves])
+        levels = [np.average(heights[half], weights=weights[half]) for half in halves]
+        saved_along = masses.prod() / masses.sum() * (levels[0] - levels[1]) ** 2
+        a, b = (np.average(X[half], axis=0, weights=weights[half]) for half in halves)
+        saved = masses.prod() / masses.sum() * np.sum((a - b) ** 2)
+        cuts.append((saved_along, saved, a, b))
+    return max(cuts, key=lambda cut: cut[0])[1:]
+
+
+def removal_cost(X, weights, centers, j, masses):
+    """Cost of the rows of centre j at the next, or of all at one that follows."""
+    d2 = squared_distances(X, centers)
+    d2_others, others = np.delete(d2, j, axis=1), np.delete(np.arange(len(centers)), j)
+    moves = np.sum((centers[others] - centers[j]) ** 2, axis=1)
+    merged = masses[j] * masses[others] / (masses[j] + masses[others]) * moves
+    return min(weights @ (d2_others.min(axis=1) - d2[:, j]), merged.min())
+
+
+def settle(X, centers, sigma, alpha, weights, stride):
+    """A soft step with some rows, then Lloyd: centres, labels and inertia."""
+    some = slice(None, None, stride)
+    step = em_step(X[some], centers, sigma, alpha, weights[some])
+    centers, labels = lloyd(X, m_step(centers, step), weights)
+    return centers, labels, em_step(X, centers, 0.0, 2.0, weights).free_energy

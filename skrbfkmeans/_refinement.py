@@ -1,0 +1,453 @@
+"""Refinement: centres of little use are moved to where they are of more.
+
+From a fixed point of k-means no small step leads to a better one. A swap may: it
+takes away a centre whose rows have others nearly as close, and puts it into a
+cluster that is better served by two [1]_. Which swaps promise most is estimated
+from what each cluster costs, as in breathing k-means [2]_. A swap concerns only the
+clusters around. They are reheated, so that they rearrange [3]_, cooled, and left as
+they were if their energy turns out not to be lower.
+
+References
+----------
+.. [1] P. Fränti, "Efficiency of random swap clustering", J. Big Data 5 (2018).
+.. [2] B. Fritzke, "The breathing k-means algorithm", arXiv:2006.15666 (2020).
+.. [3] K. Rose, "Deterministic annealing for clustering, compression,
+   classification, regression, and related optimization problems",
+   Proc. IEEE 86 (1998).
+"""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import numpy as np
+from scipy import sparse
+
+from . import _kernels
+from ._annealing import STEPS_AHEAD, cool, is_lower
+from ._blocks import AT_ONCE, middle_of, share_width
+
+# A swap concerns its two clusters, and so many of the closest to each.
+NEIGHBOURS = 16
+
+# They are reheated to so many times their spread, for one step, which is made with
+# about so many rows of each.
+HEAT, HEATED_ROWS = 2.0, 100
+
+# A swap is worth a trial if the split promises to gain more than this share of what
+# the removal costs: neighbours that rearrange add to the one, and take off the other.
+HOPE = 0.3
+
+# After each failure, what a cluster promises counts less by this factor.
+DISCOUNT = 0.7
+
+# A swap is kept if it lowers the energy by more than this share of the inertia.
+LEAST_GAIN = 1e-5
+
+# A sweep ends with so many failures in a row, or one for so many clusters if more.
+PATIENCE, CLUSTERS_PER_FAILURE = 12, 20
+
+# The swap that promises most is found among so many clusters to split and to remove.
+SHORT_LIST = 16
+
+# What splits gain is estimated from so many rows of a cluster, with so many steps of
+# the power method; what removals cost, besides, from so many of the closest centres.
+SAMPLED_ROWS, POWER_STEPS, RIVALS = 64, 3, 6
+
+# So many numbers are estimated at once.
+ESTIMATES = 2**20
+
+# A trial is left to one compiled function if it computes fewer numbers than this at
+# each step, besides so many that each distance is worth.
+SMALL, DISTANCE_WORK = 4e6, 8
+
+EPS, TINY = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
+
+
+def refine(rows, run, n_swaps, *, max_iter, verbose, **options):
+    """Swap centres for as long as that pays, and let all of them settle.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    run : Run
+        A run that has settled.
+    n_swaps : float
+        Most swaps to try.
+    max_iter : int
+        Most iterations over all rows, those of the run included; and of each trial.
+    verbose : bool
+        Print one line a sweep.
+    **options
+        As in `cool`.
+
+    Returns
+    -------
+    run : Run
+        One of lower energy, or the same. Its history holds the iterations over all
+        rows, and after which of them how many swaps were tried and kept.
+    """
+    while (n_left := max_iter - len(run.history["sigma"])) > 0:
+        clusters = Clusters(rows, run)
+        n_tried, n_kept = clusters.sweep(n_swaps, max_iter=max_iter, **options)
+        n_swaps -= n_tried
+        run.history["swaps_tried"][-1] += n_tried
+        if verbose:
+            print(f"{n_kept} of {n_tried} swaps kept")
+        if n_kept == 0:
+            break
+        settled = cool(
+            rows, clusters.centers, np.array([run.sigma]), max_iter=n_left, **options
+        )
+        if not is_lower(settled.energy, run.energy, rows.dtype):
+            break
+        run.history["swaps_kept"][-1] += n_kept
+        for name, entries in settled.history.items():
+            entries[:0] = run.history[name]
+        run = settled
+        least = LEAST_GAIN * clusters.energies.sum()
+        if not is_lower(run.energy, clusters.energy - least, rows.dtype):
+            break  # nothing has changed since the last swaps failed
+    return run
+
+
+class Clusters:
+    """The clusters of a run, and which centres had better be elsewhere.
+
+    Rows of no weight are left out.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    run : Run
+        A run that has settled.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (n_clusters, n_features)
+        The centres, with the swaps that were kept.
+    energy : float
+        The free energy of all rows.
+    energies : ndarray of shape (n_clusters,)
+        The inertia of the rows of each centre.
+    """
+
+    def __init__(self, rows, run):
+        labels = rows.assign(run.centers) if run.labels is None else run.labels
+        present = np.flatnonzero(rows.weights)
+        if len(present) < rows.n_rows:
+            rows, labels = rows.part(present), labels[present]
+        k, d = run.centers.shape
+        self.rows, self.sigma, self.energy = rows, run.sigma, run.energy
+        self.centers = run.centers.copy()
+        self._members = [None] * k
+        self._masses, self._costs, self._gains, self.energies = np.zeros((4, k))
+        self._halves = np.zeros((k, 2, d))
+        self._failures, self._failed = np.zeros((2, k)), set()
+        self._update(np.arange(k), rows, None, labels)
+
+    def sweep(self, n_swaps, **options):
+        """Try one swap after the other, until nothing comes of it.
+
+        Returns how many were tried, and how many were kept.
+        """
+        patience = max(PATIENCE, len(self.centers) // CLUSTERS_PER_FAILURE)
+        n_tried = n_kept = n_failures = 0
+        while n_failures < patience and n_tried < n_swaps:
+            swap = self.best_swap()
+            if swap is None:
+                break
+            kept = self.try_swap(*swap, **options)
+            n_tried, n_kept = n_tried + 1, n_kept + kept
+            n_failures = 0 if kept else n_failures + 1
+        return n_tried, n_kept
+
+    def best_swap(self):
+        """Whom to remove, and whom to split; None if no swap is worth a trial.
+
+        What promises most is what gains most for its cost, unless it has failed.
+        """
+        discounts = DISCOUNT**self._failures
+        costs, gains = self._costs / discounts[0], self._gains * discounts[1]
+        removed = np.argsort(costs, kind="stable")[:SHORT_LIST, np.newaxis]
+        split = np.argsort(-gains, kind="stable")[:SHORT_LIST]
+        with np.errstate(over="ignore"):  # where a removal costs nothing
+            promises = gains[split] / np.maximum(costs[removed], TINY)
+        worth = (self._gains[split] > HOPE * self._costs[removed]) & (removed != split)
+        promises[~worth] = -1.0
+        for best in np.argsort(-promises, axis=None, kind="stable"):
+            i, j = divmod(best, len(split))
+            if not promises[i, j] >= 0.0:
+                break
+            if (swap := (removed[i, 0], split[j])) not in self._failed:
+                return swap
+        return None
+
+    def try_swap(self, removed, split, **options):
+        """Move a centre, let those around settle, and keep that if it is better."""
+        which = self._around(removed, split)
+        rows, indices = self._rows_of(which)
+        start = self.centers[which]
+        halves = self.centers[split] + self._halves[split]
+        start[np.searchsorted(which, [removed, split])] = halves
+        mass, energy = self._masses[which].sum(), self.energies[which].sum()
+        heat = HEAT * np.sqrt(energy / (mass * rows.n_features))
+        goal = energy if self.sigma == 0.0 else self.energy
+        centers, labels, energy = self._settle(rows, start, heat, goal, **options)
+        least = LEAST_GAIN * self.energies.sum()
+        if not is_lower(energy, goal - least, rows.dtype):
+            self._failures[[0, 1], [removed, split]] += 1.0
+            self._failed.add((removed, split))
+            return False
+        self.centers[which] = centers
+        self._failures[:, which] = 0.0
+        touched = set(which.tolist())
+        self._failed = {swap for swap in self._failed if touched.isdisjoint(swap)}
+        if labels is None:
+            labels = rows.assign(centers)
+        self._update(which, rows, indices, labels)
+        self.energy = energy if self.sigma > 0.0 else self.energies.sum()
+        return True
+
+    def _around(self, *clusters):
+        """The clusters close to some; all of them if their rows are shared."""
+        k = len(self.centers)
+        if self.sigma > 0.0 or k <= len(clusters) * (NEIGHBOURS + 1):
+            return np.arange(k)
+        near = closest_centers(self.centers, np.array(clusters), NEIGHBOURS)
+        return np.unique(np.append(near, clusters))
+
+    def _rows_of(self, which):
+        """The rows of some clusters, and which those are; None if all."""
+        if len(which) == len(self.centers):
+            return self.rows, None
+        indices = np.concatenate([self._members[j] for j in which])
+        return self.rows.part(indices), indices
+
+    def _settle(self, rows, start, heat, goal, **options):
+        """Reheat some centres and let them settle among their rows.
+
+        Returns the centres, their labels if known, and the energy.
+        """
+        if self.sigma > 0.0:
+            sigmas = np.array([max(heat, self.sigma), self.sigma])
+            run = cool(rows, start, sigmas, goal=goal, **options)
+            return run.centers, run.labels, run.energy
+        k, d = start.shape
+        stride = max(1, rows.n_rows // (HEATED_ROWS * k))
+        if rows.n_rows * k * (d + DISTANCE_WORK) < SMALL:
+            return settle_few(rows, start, heat, stride, goal, **options)
+        few = rows.part(slice(None, None, stride))
+        warm = cool(few, start, np.array([heat]), **{**options, "max_iter": 1})
+        run = cool(rows, warm.centers, np.zeros(1), goal=goal, **options)
+        return run.centers, run.labels, run.energy
+
+    def _update(self, which, rows, indices, labels):
+        """Note the members of some clusters, and estimate what swaps would change.
+
+        `labels` number the clusters as they stand in `which`.
+        """
+        k, d = len(which), rows.n_features
+        squares = rows.squared_distances_to(self.centers[which], labels)
+        self._masses[which] = np.bincount(labels, rows.weights, k)
+        self.energies[which] = np.bincount(labels, squares * rows.weights, k)
+        order = np.argsort(labels, kind="stable")
+        groups = np.split(order, np.cumsum(np.bincount(labels, minlength=k))[:-1])
+        for j, group in zip(which, groups, strict=True):
+            self._members[j] = group if indices is None else indices[group]
+        size = max(1, ESTIMATES // d)
+        for first in range(0, k, size):
+            self._estimate(which[first : first + size])
+
+    def _estimate(self, some):
+        """Estimate what it costs to remove each of some clusters, and to split it."""
+        sample = Sample(self.rows, [self._members[j] for j in some], self.centers[some])
+        gains, self._halves[some] = sample.halve()
+        self._gains[some] = self._masses[some] * gains
+        near = closest_centers(self.centers, some, RIVALS)
+        self._costs[some] = sample.removal_costs(
+            self.centers[near] - self.centers[some],
+            self._masses[some],
+            self._masses[near],
+        )
+
+
+def settle_few(rows, start, heat, stride, goal, *, alpha, max_iter, **_):
+    """One soft step and then k-means, for rows so few that all else costs more."""
+    k, d = start.shape
+    centers, norms = start.copy(), np.einsum("ij,ij->i", start, start)
+    labels = np.full(rows.n_rows, -1, dtype=np.int32)
+    energy = _kernels.settle_rows(
+        *rows.arrays, rows.stored_weights, centers, norms, labels,
+        np.empty(rows.n_rows), stride, _kernels.as_argument(alpha), 2.0 * heat * heat,
+        share_width(heat, alpha), goal, STEPS_AHEAD, max_iter, np.empty((k, d + 1)),
+        *np.empty((3, k)), np.empty(k, dtype=np.int64),
+    )  # fmt: skip
+    return centers, labels, energy
+
+
+def closest_centers(centers, some, n):
+    """The n closest to some of the centres, besides themselves, in no order.
+
+    Returns an array of shape (n, n_some).
+    """
+    n = min(n, len(centers) - 1)
+    shifted = centers - middle_of(centers)
+    squares = np.einsum("ij,ij->i", shifted, shifted)
+    closest = np.empty((n, len(some)), dtype=np.int64)
+    size = max(1, AT_ONCE // len(centers))
+    for first in range(0, len(some), size):
+        which = some[first : first + size]
+        gaps = squares - 2.0 * (shifted[which] @ shifted.T)
+        gaps[np.arange(len(which)), which] = np.inf
+        closest[:, first : first + size] = np.argpartition(gaps, n - 1)[:, :n].T
+    return closest
+
+
+class Sample:
+    """Some rows of several clusters, each seen from its centre.
+
+    Parameters
+    ----------
+    rows : Rows
+        The data.
+    members : list of ndarray
+        The rows of each cluster.
+    centers : ndarray of shape (n_clusters, n_features)
+        Their centres.
+    """
+
+    def __init__(self, rows, members, centers):
+        members = [some[:: -(-len(some) // SAMPLED_ROWS) or 1] for some in members]
+        counts = np.array([len(some) for some in members])
+        indices = np.concatenate(members)
+        self.labels = np.repeat(np.arange(len(counts)), counts)
+        self._ends = np.cumsum(counts)
+        self._starts, self._filled = self._ends - counts, np.flatnonzero(counts)
+        self.centers, self.X, self.is_sparse = centers, rows.X[indices], rows.is_sparse
+        weights = rows.weights[indices]
+        self.weights = weights / self.totals(weights)[self.labels]
+        if self.is_sparse:  # not shifted: products with the centres are taken off
+            self._owners = np.repeat(np.arange(len(indices)), np.diff(self.X.indptr))
+        else:
+            self.X = self.X - centers[self.labels]
+
+    def totals(self, values):
+        """Sum of the values in each cluster."""
+        return np.bincount(self.labels, values, len(self.centers))
+
+    def largest(self, values):
+        """Where the values are largest, first, in each cluster that has rows."""
+        highest = np.zeros(len(self.centers))
+        highest[self._filled] = np.maximum.reduceat(values, self._starts[self._filled])
+        found = np.flatnonzero(values == highest[self.labels])
+        return found[np.searchsorted(self.labels[found], self._filled)]
+
+    def project(self, directions):
+        """Product of each row with the direction of its cluster."""
+        if not self.is_sparse:
+            return np.einsum("ij,ij->i", self.X, directions[self.labels])
+        X, owners = self.X, self._owners
+        products = X.data * directions[self.labels[owners], X.indices]
+        offsets = np.einsum("ij,ij->i", self.centers, directions)[self.labels]
+        return np.bincount(owners, products, len(self.labels)) - offsets
+
+    def sums(self, shares):
+        """Sum of the rows of each cluster, times their shares."""
+        pointers = np.append(0, self._ends)
+        indices = np.arange(len(self.labels))
+        sums = sparse.csr_matrix((shares, indices, pointers)) @ self.X
+        if self.is_sparse:
+            sums = sums.toarray() - self.totals(shares)[:, np.newaxis] * self.centers
+        return sums
+
+    def farthest(self):
+        """The row of each cluster that is farthest from the centre."""
+        if self.is_sparse:
+            squares = np.bincount(self._owners, self.X.data**2, len(self.labels))
+            squares = squares - 2.0 * self.project(self.centers)
+        else:
+            squares = np.einsum("ij,ij->i", self.X, self.X)
+        rows = self.X[self.largest(squares)]
+        if self.is_sparse:
+            rows = rows.toarray() - self.centers[self._filled]
+        farthest = np.zeros(self.centers.shape)
+        farthest[self._filled] = rows
+        return farthest
+
+    def axes(self):
+        """About the principal axis of each cluster, by the power method."""
+        axes = unit(self.farthest())
+        for _ in range(POWER_STEPS):
+            axes = unit(self.sums(self.weights * self.project(axes)))
+        return axes
+
+    def halve(self):
+        """Cut each cluster across its principal axis, where that saves most.
+
+        Returns
+        -------
+        gains : ndarray of shape (n_clusters,)
+            How much two centres would save, per unit of mass.
+        halves : ndarray of shape (n_clusters, 2, n_features)
+            The means of both halves, less the centre.
+        """
+        heights = self.project(self.axes())
+        spreads = np.sqrt(self.totals(self.weights * heights**2))
+        heights /= np.where(spreads > 0.0, spreads, 1.0)[self.labels]
+        order = np.lexsort((heights, self.labels))
+        masses, moments = self._running([self.weights, self.weights * heights], order)
+        rest = np.maximum(1.0 - masses, EPS)
+        means = self.totals(self.weights * heights)[self.labels]
+        saved = (moments - masses * means) ** 2 / (masses * rest)
+        saved[self._ends[self._filled] - 1] = 0.0  # where nothing is left
+        cuts, shares = np.zeros((2, len(self.centers)))
+        cuts[self._filled] = self.largest(saved)
+        shares[self._filled] = masses[self.largest(saved)]
+        shares = np.clip(shares, EPS, 1.0 - EPS)[:, np.newaxis]
+        is_lower_half = np.empty(len(order))
+        is_lower_half[order] = np.arange(len(order)) <= cuts[self.labels]
+        lower = self.sums(self.weights * is_lower_half)
+        upper = self.sums(self.weights) - lower
+        halves = np.stack([lower / shares, upper / (1.0 - shares)], axis=1)
+        gaps = halves[:, 0] - halves[:, 1]
+        gains = np.einsum("ij,ij->i", shares * (1.0 - shares) * gaps, gaps)
+        return gains, halves
+
+    def _running(self, values, order):
+        """Running sums within each cluster, of rows in some order."""
+        sums = np.cumsum(np.array(values)[:, order], axis=1)
+        before = np.insert(sums, 0, 0.0, axis=1)[:, self._starts]
+        return sums - before[:, self.labels]
+
+    def removal_costs(self, moves, masses, other_masses):
+        """What it costs to do without each of the centres.
+
+        The less of two estimates: each row goes to the closest of some other
+        centres, which stay; or all go to one of them, and its mean follows. The
+        latter is the same, to the last bit, whichever of two is removed.
+
+        Parameters
+        ----------
+        moves : ndarray of shape (n_others, n_clusters, n_features)
+            Some other centres, less this one.
+        masses : ndarray of shape (n_clusters,)
+            What the clusters weigh.
+        other_masses : ndarray of shape (n_others, n_clusters)
+            What those of the other centres weigh.
+        """
+        excess, merged = np.inf, np.inf
+        for move, others in zip(moves, other_masses, strict=True):
+            squares = np.einsum("ij,ij->i", move, move)
+            joint = masses * others / np.maximum(masses + others, TINY)
+            merged = np.minimum(merged, joint * squares)
+            excess = np.minimum(excess, squares[self.labels] - 2.0 * self.project(move))
+        return np.minimum(merged, masses * self.totals(self.weights * excess))
+
+
+def unit(vectors):
+    """Vectors of length one in the same directions; zeros stay zeros."""
+    for norm in np.inf, 2:  # first to a size whose square can be represented
+        lengths = np.linalg.norm(vectors, norm, axis=1, keepdims=True)
+        vectors = vectors / np.where(lengths > 0.0, lengths, 1.0)
+    return vectors
