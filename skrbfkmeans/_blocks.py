@@ -191,9 +191,18 @@ class Rows:
         return (rows.toarray() if self.is_sparse else rows).astype(np.float64)
 
     def part(self, indices):
-        """Some of the rows, for passes over them alone by the same threads."""
-        weights = None if self.is_unweighted else self.stored_weights[indices]
-        part = Rows(self.X[indices], weights, self.dtype)
+        """Some of the rows, for passes over them alone by the same threads.
+
+        In arrays of the same kind, so that no kernel is compiled anew for them.
+        """
+        X, weights = self.X[indices], None
+        if self.is_sparse:
+            X.indices = X.indices.astype(self.X.indices.dtype, copy=False)
+        else:
+            X = np.ascontiguousarray(X)
+        if not self.is_unweighted:
+            weights = np.ascontiguousarray(self.stored_weights[indices])
+        part = Rows(X, weights, self.dtype)
         part.box, part.n_threads = self.box, self.n_threads
         part.run, part._works = self.run, self._works
         return part

@@ -503,3 +503,27 @@ def test_sparse_rows_give_what_their_dense_twins_give(d, alpha):
         assert_close(
             shares.toarray(), dense.responsibilities(centers, 0.5, alpha), 1e-12
         )
+
+
+@pytest.mark.parametrize("some", [slice(None, None, 3), np.array([7, 2, 2, 30])])
+@pytest.mark.parametrize("kind", ["dense", np.int32, np.int64])
+def test_a_part_of_the_rows_is_kept_in_arrays_of_the_same_kind(rng, some, kind):
+    X, weights = rng.standard_normal((40, 5)), rng.uniform(size=40)
+    expected, expected_weights = X[some], weights[some]
+    if kind != "dense":
+        X = sparse.csr_matrix(X)
+        X.indices, X.indptr = X.indices.astype(kind), X.indptr.astype(kind)
+    with Rows(X, weights) as rows:
+        part = rows.part(some)
+        for whole, piece in zip(rows.arrays, part.arrays, strict=True):
+            for a, b in zip(_arrays(whole), _arrays(piece), strict=True):
+                assert (a.dtype, a.ndim) == (b.dtype, b.ndim)
+                assert b.flags.c_contiguous
+                assert not b.flags.writeable
+        assert part.stored_weights.flags.c_contiguous
+        np.testing.assert_array_equal(part.weights, expected_weights)
+        np.testing.assert_array_equal(part.at(slice(None)), expected)
+
+
+def _arrays(rows):
+    return () if rows is None else rows if isinstance(rows, tuple) else (rows,)
