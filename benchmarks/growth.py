@@ -1,8 +1,8 @@
-"""How the seconds of a fit grow with rows, features and clusters; and its memory.
+"""How the seconds of a run grow with rows, features and clusters; and its memory.
 
-Draws the seconds of ``RBFKMeans(k)`` and of ``KMeans(k, n_init=1)``, both seeding
-included, on overlapping Gaussian clusters, and prints the highest memory of a fit of
-1,000,000 x 10 rows with 1,000 clusters beyond its input. Run it with
+Draws the seconds of ``RBFKMeans(k, refine=None)`` and of ``KMeans(k, n_init=1)``, both
+seeding included, on overlapping Gaussian clusters, and prints the highest memory of a
+run on 1,000,000 x 10 rows with 1,000 clusters beyond its input. Run it with
 ``python benchmarks/growth.py [--output growth.png] [--threads 1] [--repeats 3]``;
 ``--memory`` prints the memory alone.
 """
@@ -39,7 +39,7 @@ rng = np.random.default_rng(0)
 RBFKMeans(5, max_iter=3, random_state=0).fit(rng.normal(size=(100_000, 10)))
 X = rng.normal(size=(1_000_000, 10))
 before = highest()
-RBFKMeans(1000, max_iter=5, random_state=0).fit(X)
+RBFKMeans(1000, refine=None, max_iter=5, random_state=0).fit(X)
 print(highest() - before)
 """
 
@@ -61,7 +61,10 @@ def seconds(repeats):
         found[name] = []
         for n, d, k in sizes:
             X = blobs(n, d, k)
-            models = KMeans(k, n_init=1, random_state=0), RBFKMeans(k, random_state=0)
+            models = (
+                KMeans(k, n_init=1, random_state=0),
+                RBFKMeans(k, refine=None, random_state=0),
+            )
             pair = interleaved([lambda m=m, X=X: m.fit(X) for m in models], repeats)
             found[name].append(pair)
             print(f"{n:10,} {d:9} {k:9} {pair[0]:9.3f} {pair[1]:9.3f}", flush=True)
