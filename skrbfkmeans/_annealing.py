@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ._checks import stored
 from ._steps import EStep
 
 # The centres have collapsed when their scatter is less than this share of the
@@ -99,14 +100,6 @@ def anneal(rows, centers, sigmas, **options):
     return run
 
 
-def stored(centers, dtype):
-    """Centres in the precision of the rows, whose range long steps may leave."""
-    if dtype == np.float64:
-        return centers
-    largest = np.finfo(dtype).max
-    return np.clip(centers, -largest, largest).astype(dtype)
-
-
 def is_lower(energy, other, dtype):
     """Whether an energy is lower than another by more than rounding.
 
@@ -118,7 +111,7 @@ def is_lower(energy, other, dtype):
 
 def cool(
     rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, goal=np.inf,
-    verbose=False,
+    verbose=False, store_path=False, task=None,
 ):  # fmt: skip
     """Alternate E- and M-steps, one temperature after the other.
 
@@ -150,6 +143,10 @@ def cool(
         below this.
     verbose : bool, default=False
         Print one line a temperature.
+    store_path : bool, default=False
+        Keep the centres before each iteration in the history, as "centers".
+    task : StartTask, default=None
+        Told of each iteration, and asked whether to go on.
 
     Returns
     -------
@@ -166,7 +163,12 @@ def cool(
     scatter = _scatter(centers)
     former_shift = np.inf
     for _ in range(max_iter):
+        if task is not None and task.begin_iteration(sigmas[position]):
+            settled = False
+            break
         sigma = sigmas[position]
+        if store_path:
+            history["centers"].append(centers)
         step = e_step(centers, sigma)
         hard = step.soft_weight == 0.0
         relocated, rate = False, learning_rate
@@ -189,6 +191,7 @@ def cool(
         entry = {
             "sigma": 0.0 if as_kmeans else sigma,
             "free_energy": step.free_energy,
+            "inertia": step.inertia,
             "shift": shift,
             "soft_fraction": step.soft_weight / rows.weight,
             "support": step.support / rows.weight,
@@ -199,13 +202,15 @@ def cool(
             _print_temperature(history)
         for name, value in entry.items():
             history[name].append(value)
-
+        is_stopped = task is not None and task.end_iteration(
+            centers, entry["sigma"], step.inertia
+        )
         if settled and position == last:
             hardened = hard
             break
-        if position == last and is_hopeless(history, goal):
+        if position == last and (is_stopped or is_hopeless(history, goal)):
             break
-        following = _next_position(sigmas, position, hard, settled)
+        following = _next_position(sigmas, position, hard, settled or is_stopped)
         former_shift = shift if sigmas[following] == sigma else np.inf
         if 0.0 < sigmas[following] < sigma:
             parted = part_glued(centers, seeds, sigmas[following])

@@ -96,6 +96,14 @@ def scaled(array, exponent):
     return np.ldexp(array, -exponent)
 
 
+def stored(centers, dtype):
+    """Centres in the precision of the rows, whose range long steps may leave."""
+    if dtype == np.float64:
+        return centers
+    largest = np.finfo(dtype).max
+    return np.clip(centers, -largest, largest).astype(dtype)
+
+
 def unscaled_inertia(value, x_exponent, w_exponent, names="X or sample_weight"):
     """A weighted sum of squares back in the user's units."""
     with np.errstate(over="ignore"):

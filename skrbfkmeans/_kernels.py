@@ -52,8 +52,8 @@ LOGIT_TOLERANCE = 2e-14
 BLOCK = 1024
 
 # What an E-step adds up besides sums of rows.
-OBJECTIVE, SOFT_WEIGHT, SUPPORT, CHANGED, MEASURED, PICKED = range(6)
-N_TOTALS = 6
+OBJECTIVE, INERTIA, SOFT_WEIGHT, SUPPORT, CHANGED, MEASURED, PICKED = range(7)
+N_TOTALS = 7
 
 
 # --- distances ---------------------------------------------------------------
@@ -701,8 +701,8 @@ def share_rows(
     A row that belongs to one centre alone gets bounds. Any other gets none,
     and its shares are added to the sums `soft` of its strip, which is `touched`.
 
-    Adds to ``totals[strip]`` the free energy of the soft rows, their weight,
-    their weighted number of shares, and the number of labels that changed.
+    Adds to ``totals[strip]`` the free energy of the soft rows, their inertia, their
+    weight, their weighted number of shares, and the number of labels that changed.
     Rows of zero weight get a label and no more.
     """
     upper, lower, moved, fallen = (
@@ -737,6 +737,7 @@ def share_rows(
             if not w > 0.0:
                 continue
             totals[strip, OBJECTIVE] += w * (work.smallest[i] + energy)
+            totals[strip, INERTIA] += w * work.smallest[i]
             totals[strip, SOFT_WEIGHT] += w
             totals[strip, SUPPORT] += w * n_shares
             touched[strip] = True
@@ -864,6 +865,7 @@ def softmax_rows(
                 rates[i] = w / row_sums[i]
                 base = max(smallest[i] + work.lengths[i], 0.0)
                 totals[OBJECTIVE] += w * (base - two_sigma2 * np.log(row_sums[i]))
+                totals[INERTIA] += w * base
                 totals[SOFT_WEIGHT] += w if counts[i] > 1 else 0.0
                 totals[SUPPORT] += w * counts[i]
         for j in range(k):

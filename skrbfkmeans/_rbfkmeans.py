@@ -5,6 +5,7 @@
 import sys
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ._callbacks import CallbackSupportMixin, FitTask
 from ._checks import (
     canonical,
     check_centers,
@@ -28,8 +30,10 @@ from ._checks import (
     check_weights,
     rows_in_safe_units,
     scaled,
+    stored,
     unscaled_inertia,
 )
+from ._documentation import DocumentationLinkMixin
 from .energy import check_sigma, largest_variance
 from .schedules import Geometric, Schedule, check_temperatures
 
@@ -38,7 +42,12 @@ from .schedules import Geometric, Schedule, check_temperatures
 
 
 class RBFKMeans(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    DocumentationLinkMixin,
+    CallbackSupportMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
 ):
     r"""K-means as the zero-temperature limit of a radial-basis-function network.
 
@@ -82,11 +91,10 @@ class RBFKMeans(
         which itself is a gradient step of 1 / (2 mass). The free energy never
         rises at constant temperature for values up to 1. K-means steps ignore
         it.
-    init : {"k-means++", "random"}, callable or array-like of shape \
-            (n_clusters, n_features), default="k-means++"
+    init : {"k-means++", "random"}, callable or array-like, default="k-means++"
         Where the centres start: greedy k-means++, rows drawn at random, what
         ``init(X, n_clusters, random_state=random_state)`` returns, or the
-        centres given.
+        centres given, of shape (n_clusters, n_features).
     n_init : "auto" or int, default="auto"
         Number of runs from different starts, each of them refined, of which the
         best is kept. ``"auto"`` is 1; or 10, if nothing is refined, for
@@ -121,6 +129,8 @@ class RBFKMeans(
         Temperature of `predict_proba` and of the last two `features`, in the
         units of the data; ``"auto"`` is `sigma_`. Read when they are called, so
         that `set_params` needs no new fit.
+    store_path : bool, default=False
+        Whether to keep the centres of every iteration in `path_`.
     verbose : int, default=0
         If positive, print one line a temperature, and one for each series of
         swaps.
@@ -145,17 +155,20 @@ class RBFKMeans(
     hardened_ : bool
         Whether the result is an exact fixed point of k-means: each centre the
         mean of its own rows, each label the nearest centre.
-    history_ : dict of str to ndarray of shape (n_iter_,)
+    history_ : dict of str to ndarray of shape (`n_iter_`,)
         One entry an iteration: ``"sigma"``, the temperature, 0 in the k-means
-        phase; ``"free_energy"`` of the centres before the step;
+        phase; ``"free_energy"`` and ``"inertia"`` of the centres before the step;
         ``"shift"``, the root of the sum of their squared shifts;
         ``"soft_fraction"``, the share of the weight in rows with more than one
         responsibility; ``"support"``, the mean number of responsibilities of a
         row; ``"swaps_tried"`` and ``"swaps_kept"``, the number of swaps after
         the iteration, mostly 0.
+    path_ : ndarray of shape (`n_iter_` + 1, n_clusters, n_features)
+        The centres before each iteration, and at last `cluster_centers_`; only with
+        ``store_path=True``.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features seen in `fit`, if all are strings.
 
     See Also
@@ -163,9 +176,14 @@ class RBFKMeans(
     sklearn.cluster.KMeans : Hard k-means.
     sklearn.mixture.GaussianMixture : Soft clusters with shapes of their own.
     skrbfkmeans.schedules : Temperature schedules.
+    skrbfkmeans.inspection : Figures of a fit, its centres and its memberships.
 
     Notes
     -----
+    With scikit-learn 1.9 or newer, ``set_callbacks`` takes callbacks, such as
+    ``sklearn.callback.ProgressBar``, which are told of each start, temperature and
+    iteration.
+
     The number of threads follows OpenMP's limit, as in scikit-learn
     (``OMP_NUM_THREADS``, `threadpoolctl`, joblib); results are the same to the
     last bit for any number of threads.
@@ -221,6 +239,7 @@ class RBFKMeans(
         "features": [StrOptions({"distance", "rbf", "responsibility"})],
         "sparse_output": ["boolean"],
         "proba_sigma": [StrOptions({"auto"}), Interval(Real, 0, None, closed="left")],
+        "store_path": ["boolean"],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
     }
@@ -240,6 +259,7 @@ class RBFKMeans(
         features="distance",
         sparse_output=False,
         proba_sigma="auto",
+        store_path=False,
         verbose=0,
         random_state=None,
     ):
@@ -255,6 +275,7 @@ class RBFKMeans(
         self.features = features
         self.sparse_output = sparse_output
         self.proba_sigma = proba_sigma
+        self.store_path = store_path
         self.verbose = verbose
         self.random_state = random_state
 
@@ -302,17 +323,23 @@ class RBFKMeans(
             random_state = check_random_state(self.random_state)
             more = [init] if isinstance(init, np.ndarray) else []
             rows, x_exponent = rows_in_safe_units(X, squares, weights, *more)
-            self._fit(X, rows, x_exponent, w_exponent, init, random_state)
+            task = None
+            if hasattr(self, "_skl_callbacks"):
+                data = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+                task = FitTask(self, self._n_starts(init), **data)
+            self._fit(X, rows, x_exponent, w_exponent, init, random_state, task)
             again, _, again_exponent = self._rows_and_centers(X, squares, weights)
             if (again.X.dtype, again_exponent) != (rows.X.dtype, x_exponent):
                 self.labels_, self.inertia_ = self._assign_checked(
                     X, squares, weights, w_exponent, measuring=True
                 )  # as `score` will, to the last bit: the starts needed other units
+            if task is not None:
+                task.end()
             return self
 
-    def _fit(self, X, rows, x_exponent, w_exponent, init, random_state):
+    def _fit(self, X, rows, x_exponent, w_exponent, init, random_state, fit_task):
         """`fit` after the checks."""
-        from ._annealing import anneal, is_lower, stored
+        from ._annealing import anneal, is_lower
         from ._refinement import refine
 
         sigmas, best, best_score = None, None, np.inf
@@ -324,6 +351,8 @@ class RBFKMeans(
                 "max_iter": self.max_iter,
                 "tol": self.tol * rows.measure().mean(),
                 "verbose": bool(self.verbose),
+                "store_path": self.store_path,
+                "task": None,
             }
             for start in range(self._n_starts(init)):
                 centers = self._start(init, X, rows, x_exponent, random_state)
@@ -331,6 +360,9 @@ class RBFKMeans(
                     sigmas, harden = self._temperatures(rows, centers, x_exponent)
                 if self.verbose:
                     print(f"start {start + 1} of {self._n_starts(init)}")
+                if fit_task is not None:
+                    as_fitted = partial(_fitted_attributes, X, rows.weight, x_exponent)
+                    options["task"] = fit_task.start(len(sigmas), as_fitted)
                 run = anneal(rows, centers, sigmas, **options)
                 if run.settled and n_swaps > 0 and self.n_clusters > 1:
                     run = refine(rows, run, n_swaps, **options)
@@ -343,26 +375,31 @@ class RBFKMeans(
                 score = inertia if harden else run.energy
                 if best is None or is_lower(score, best_score, X.dtype):
                     best, best_score = (run, centers, labels, inertia), score
+                if fit_task is not None and options["task"].end():
+                    break
             weight = rows.weight
         run, centers, labels, inertia = best
 
         self.inertia_ = unscaled_inertia(inertia, x_exponent, w_exponent)
         self.cluster_centers_ = centers
         self.labels_ = labels
-        if run.sigma > 0.0 and not run.hardened:
-            sigma = run.sigma
-        else:
-            sigma = np.sqrt(inertia / (weight * X.shape[1]))
-        self.sigma_ = float(np.ldexp(sigma, x_exponent))
+        sigma = 0.0 if run.hardened else run.sigma
+        self.sigma_ = _membership_sigma(sigma, inertia, weight, X, x_exponent)
         self.n_iter_ = len(run.history["sigma"])
         self.hardened_ = bool(run.hardened)
+        if path := run.history.pop("centers", None):
+            path = np.array([stored(scaled(c, -x_exponent), X.dtype) for c in path])
+            self.path_ = np.concatenate([path, centers[np.newaxis]])
+        elif hasattr(self, "path_"):
+            del self.path_
         self.history_ = {name: np.array(run.history[name]) for name in run.history}
         for name in "sigma", "shift":
             self.history_[name] = np.ldexp(self.history_[name], x_exponent)
         largest = np.finfo(np.float64).max  # a bad start may cost more than that
         with np.errstate(over="ignore"):
-            energy = np.ldexp(self.history_["free_energy"], 2 * x_exponent + w_exponent)
-        self.history_["free_energy"] = np.clip(energy, -largest, largest)
+            for name in "free_energy", "inertia":
+                energy = np.ldexp(self.history_[name], 2 * x_exponent + w_exponent)
+                self.history_[name] = np.clip(energy, -largest, largest)
         self._warn_if_too_few(X, rows.weights > 0.0)
 
     def predict(self, X):
@@ -724,15 +761,37 @@ def _represent(distances, dtype):
     return distances
 
 
+def _membership_sigma(sigma, inertia, weight, X, x_exponent):
+    """`sigma_` of a run that ended at sigma."""
+    if sigma == 0.0:
+        sigma = np.sqrt(inertia / (weight * X.shape[1]))
+    return float(np.ldexp(sigma, x_exponent))
+
+
+def _fitted_attributes(X, weight, x_exponent, centers, sigma, inertia):
+    """What a callback's copy of the estimator needs, as if fit had ended here."""
+    return {
+        "cluster_centers_": stored(scaled(centers, -x_exponent), X.dtype),
+        "sigma_": _membership_sigma(sigma, inertia, weight, X, x_exponent),
+    }
+
+
 @contextmanager
 def _as_it_was_on_error(estimator):
-    """Undo every change to the estimator if the block does not finish."""
+    """Undo every change to the estimator if the block does not finish.
+
+    What scikit-learn keeps of callbacks stays: they must be told of the end.
+    """
     before = dict(vars(estimator))
     try:
         yield
     except BaseException:
+        after = dict(vars(estimator))
         vars(estimator).clear()
         vars(estimator).update(before)
+        for name in "_callback_fit_ctx", "_skl_callbacks_to_teardown":
+            if name in after:
+                setattr(estimator, name, after[name])
         raise
 
 

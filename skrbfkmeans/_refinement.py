@@ -61,7 +61,7 @@ SMALL, DISTANCE_WORK = 4e6, 8
 TINY = np.finfo(np.float64).tiny
 
 
-def refine(rows, run, n_swaps, *, max_iter, verbose, **options):
+def refine(rows, run, n_swaps, *, max_iter, verbose, store_path, task, **options):
     """Swap centres for as long as that pays, and let all of them settle.
 
     Parameters
@@ -76,8 +76,8 @@ def refine(rows, run, n_swaps, *, max_iter, verbose, **options):
         Most iterations over all rows, those of the run included; and of each trial.
     verbose : bool
         Print one line a sweep.
-    **options
-        As in `cool`.
+    store_path, task, **options
+        As in `cool`; trials leave no path, and no task is told of them.
 
     Returns
     -------
@@ -95,16 +95,17 @@ def refine(rows, run, n_swaps, *, max_iter, verbose, **options):
         if n_kept == 0:
             break
         settled = cool(
-            rows, clusters.centers, np.array([run.sigma]), max_iter=n_left, **options
-        )
+            rows, clusters.centers, np.array([run.sigma]), max_iter=n_left,
+            store_path=store_path, task=task, **options,
+        )  # fmt: skip
         if not is_lower(settled.energy, run.energy, rows.dtype):
             break
         run.history["swaps_kept"][-1] += n_kept
         for name, entries in settled.history.items():
             entries[:0] = run.history[name]
         run = settled
-        if not clusters.is_gain(clusters.energy, run.energy):
-            break  # nothing has changed since the last swaps failed
+        if not (run.settled and clusters.is_gain(clusters.energy, run.energy)):
+            break  # stopped, or nothing has changed since the last swaps failed
     return run
 
 

@@ -54,13 +54,14 @@ class Moments(namedtuple("Moments", "origins sums masses totals")):
 
     ``sums`` (n_clusters, n_features) of the responsibilities times the rows
     less the ``origins`` of the centres, ``masses`` (n_clusters,) of the
-    responsibilities, and ``totals`` (6,), which the properties name. With an
+    responsibilities, and ``totals`` (7,), which the properties name. With an
     origin near it, no centre loses digits to rows that are far away.
     """
 
     __slots__ = ()
 
     free_energy = property(lambda self: self.totals[_kernels.OBJECTIVE])
+    inertia = property(lambda self: self.totals[_kernels.INERTIA])
     soft_weight = property(lambda self: self.totals[_kernels.SOFT_WEIGHT])
     support = property(lambda self: self.totals[_kernels.SUPPORT])
     n_changed = property(lambda self: self.totals[_kernels.CHANGED])
@@ -274,7 +275,7 @@ class EStep:
             sums, centers, origins, is_sparse
         )
         totals = self._totals.sum(axis=0)
-        totals[_kernels.OBJECTIVE] += inertia
+        totals[[_kernels.OBJECTIVE, _kernels.INERTIA]] += inertia
         totals[_kernels.SUPPORT] += masses.sum()
         self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
         self._learn_to_measure(totals, *centers.shape)

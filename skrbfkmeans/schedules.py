@@ -25,12 +25,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ._documentation import DocumentationLinkMixin
+
 __all__ = ["Constant", "Cosine", "Cyclic", "Geometric", "Linear", "Schedule"]
 
 UNITS = ("spread", "critical", "absolute")
 
 
-class Schedule(BaseEstimator):
+class Schedule(DocumentationLinkMixin, BaseEstimator):
     """Base class of all schedules.
 
     A schedule of your own derives from it, has `unit` and `harden`, and

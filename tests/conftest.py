@@ -45,7 +45,9 @@ def python(tmp_path_factory):
     home = str(Path(skrbfkmeans.__file__).parents[1])
     cache = os.environ.get("NUMBA_CACHE_DIR") or str(tmp_path_factory.mktemp("numba"))
 
-    def call(function, *arguments, timeout=60, environment=(), package=home, **options):
+    def call(
+        function, *arguments, timeout=120, environment=(), package=home, **options
+    ):
         if callable(function):
             module, name = function.__module__, function.__name__
             script = (  # Ctrl-C is ignored where a shell began all in the background

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -29,7 +30,9 @@ from skrbfkmeans.schedules import Constant, Cosine, Cyclic, Geometric, Linear
 
 METHODS = ["predict", "predict_proba", "transform", "score"]
 FEATURES = ["distance", "rbf", "responsibility"]
-STEPS_HISTORY = {"sigma", "free_energy", "shift", "soft_fraction", "support"}
+STEPS_HISTORY = {
+    "sigma", "free_energy", "inertia", "shift", "soft_fraction", "support",
+}  # fmt: skip
 
 
 def make_blobs(n=90, k=3, d=2, spread=1.0, seed=0):
@@ -844,6 +847,61 @@ def test_free_energy_and_shift_are_those_of_the_step():
     shift = np.sqrt(((model.cluster_centers_ - init) ** 2).sum())
     assert_allclose(model.history_["shift"], shift)
     assert model.history_["sigma"] == 0.0
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("alpha", [1.0, 1.25, 1.5, 2.0])
+@pytest.mark.parametrize("kind", ["float64", "float32", "sparse"])
+def test_path_and_inertia_are_those_of_the_centres_before_each_step(
+    schedule, alpha, kind
+):
+    rows = sparse.csr_matrix(X) if kind == "sparse" else X.astype(kind)
+    model = RBFKMeans(4, schedule=schedule, alpha=alpha, store_path=True)
+    model.set_params(random_state=0).fit(rows, sample_weight=WEIGHTS)
+    assert model.path_.shape == (model.n_iter_ + 1, 4, 2)
+    assert model.path_.dtype == rows.dtype
+    assert_array_equal(model.path_[-1], model.cluster_centers_)
+    path = model.path_[:-1].astype(np.float64)
+    d2 = ((X.astype(rows.dtype)[:, np.newaxis] - path[:, np.newaxis]) ** 2).sum(axis=3)
+    digits = 1e-12 if kind != "float32" else 1e-5
+    inertia = d2.min(axis=2) @ WEIGHTS
+    assert_allclose(model.history_["inertia"], inertia, rtol=digits)
+    moves = np.linalg.norm(np.diff(model.path_, axis=0), axis=(1, 2))
+    quiet = model.history_["swaps_kept"] == 0  # swaps move centres too
+    size = np.abs(model.path_).max()
+    assert_allclose(moves[quiet], model.history_["shift"][quiet], atol=digits * size)
+
+
+def test_the_path_is_kept_on_demand_only_and_of_the_best_run():
+    model = RBFKMeans(4, n_init=3, refine=None, store_path=True, random_state=0).fit(X)
+    assert_array_equal(model.path_[-1], model.cluster_centers_)
+    assert len(model.path_) == model.n_iter_ + 1
+    model.set_params(store_path=False).fit(X)
+    assert not hasattr(model, "path_")
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e120])
+def test_path_and_inertia_are_in_the_units_of_the_data(scale):
+    model = RBFKMeans(4, store_path=True, random_state=0)
+    one = clone(model).fit(X)
+    other = clone(model).fit(X * scale)
+    assert_allclose(other.path_ / scale, one.path_, rtol=1e-9)
+    for power, name in enumerate(["shift", "inertia"], 1):
+        expected = one.history_[name]
+        assert_allclose(other.history_[name] / scale**power, expected, atol=1e-9)
+
+
+def test_the_representation_links_to_the_page_of_the_class():
+    page = "/generated/skrbfkmeans.RBFKMeans.html"
+    assert RBFKMeans()._get_doc_link().endswith(page)
+    assert page in RBFKMeans()._repr_html_()
+    page = "/generated/skrbfkmeans.schedules.Geometric.html"
+    assert Geometric()._get_doc_link().endswith(page)
+
+    class Derived(RBFKMeans):  # somebody else's
+        __module__ = "elsewhere"
+
+    assert Derived()._get_doc_link() == ""
 
 
 @pytest.mark.compiled

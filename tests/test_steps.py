@@ -82,8 +82,8 @@ def test_every_iteration_is_that_of_a_run_that_looks_at_all_rows(
         assert (step.soft_weight == 0.0) == (other.soft_weight == 0.0)
         size = np.abs(other_moved).max()
         np.testing.assert_allclose(moved, other_moved, rtol=0.0, atol=1e-12 * size)
-        totals = step.totals[:3], other.totals[:3]
-        np.testing.assert_allclose(*totals, rtol=digits, atol=digits * other.totals[2])
+        totals = step.totals[:4], other.totals[:4]
+        np.testing.assert_allclose(*totals, rtol=digits, atol=digits * other.totals[3])
     assert n_all == 700 * len(sigmas)
     if schedule == "hard":
         assert n_looked < 0.7 * n_all
