@@ -29,6 +29,10 @@ EIGH_FEATURES = 512
 
 __all__ = ["critical_sigma", "free_energy", "hardening_sigma", "responsibilities"]
 
+# The hardening temperature is rounded down by this much, so that rounding leaves no
+# share of a second centre at it.
+ROUNDING = 8.0 * np.finfo(np.float64).eps
+
 
 def responsibilities(X, centers, sigma, *, alpha=1.5, sparse_output=False):
     r"""Share of each centre in each row, at temperature sigma.
@@ -265,8 +269,8 @@ def hardening_sigma(X, centers, *, alpha=1.5):
     Returns
     -------
     sigma : float
-        The hardening temperature, in the units of the data: 0 for softmax,
-        which never hardens, and infinite for a single centre.
+        The hardening temperature, in the units of the data, rounded down: 0 for
+        softmax, which never hardens, and infinite for a single centre.
 
     Raises
     ------
@@ -281,15 +285,16 @@ def hardening_sigma(X, centers, *, alpha=1.5):
     Examples
     --------
     >>> from skrbfkmeans.energy import hardening_sigma
-    >>> hardening_sigma([[0.0], [1.0]], [[0.0], [4.0]])
-    1.4142135623730951
+    >>> round(hardening_sigma([[0.0], [1.0]], [[0.0], [4.0]]), 6)
+    1.414214
     """
     rows, centers, _, alpha, (exponent, _) = _prepare(X, centers, 1.0, alpha)
     if alpha == 1.0:
         return 0.0
     with rows:
         margin = rows.margin(centers)
-    return float(np.ldexp(np.sqrt((alpha - 1.0) * margin / 2.0), exponent))
+    sigma = np.sqrt((alpha - 1.0) * margin / 2.0) * (1.0 - ROUNDING)
+    return float(np.ldexp(sigma, exponent))
 
 
 def largest_variance(rows):

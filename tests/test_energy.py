@@ -236,6 +236,22 @@ def test_critical_sigma_of_equal_rows_is_zero():
     assert critical_sigma(np.full((5, 2), 0.1), 3) == pytest.approx(0.0, abs=1e-16)
 
 
+@pytest.mark.parametrize("alpha", [1.1, 1.25, 1.5, 1.7, 2.0, 3.0])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_every_row_is_one_hot_at_the_hardening_temperature_to_the_last_bit(
+    alpha, dtype
+):
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(30.0 * (seed % 2), size=(60, 1 + seed % 7)).astype(dtype)
+        centers = X[:6].astype(np.float64) + 0.1 * rng.normal(size=(6, X.shape[1]))
+        sigma = hardening_sigma(X, centers, alpha=alpha)
+        shares = responsibilities(X, centers, sigma, alpha=alpha)
+        assert np.count_nonzero(shares) == len(X)
+        shares = responsibilities(X, centers, sigma * (1.0 + 1e-2), alpha=alpha)
+        assert np.count_nonzero(shares) > len(X)
+
+
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_hardening_sigma_equals_its_formula(data, alpha):
     X, centers, _ = data
