@@ -121,7 +121,9 @@ class RBFKMeans(
         K-means steps go on until the labels repeat.
     features : {"distance", "rbf", "responsibility"}, default="distance"
         What `transform` returns: the distance to each centre, the radial basis
-        functions :math:`\exp(-d^2 / (2 \sigma^2))`, or the responsibilities.
+        functions :math:`\exp(-d^2 / (2 \sigma^2))`, or the responsibilities. In many
+        dimensions the default temperature is low for the latter two: choose a
+        larger `proba_sigma`.
     sparse_output : bool, default=False
         Whether `transform` returns responsibilities as a CSR matrix, without
         the exact zeros.

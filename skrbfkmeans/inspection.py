@@ -454,7 +454,7 @@ class MembershipDisplay:
             grid = type(X)(grid, columns=columns)
         model, inner = _last_step(estimator, grid)
         if sigma is None:
-            memberships = model.predict_proba(inner)
+            memberships = estimator.predict_proba(grid)
         else:
             memberships = responsibilities(
                 inner, model.cluster_centers_, check_sigma(sigma), alpha=model.alpha
@@ -540,12 +540,15 @@ def _three_panels(pyplot, ax):
 
 
 def _colors(k):
-    """One colour a cluster, in red, green and blue, as far apart as may be."""
+    """One colour a cluster, in red, green and blue; neighbours in number differ."""
     from matplotlib import colormaps
+    from matplotlib.colors import hsv_to_rgb
 
     if k <= 10:
         return np.array(colormaps["tab10"].colors)[:k]
-    return colormaps["hsv"](np.arange(k) * 0.618034 % 1.0)[:, :3]
+    hues = np.arange(k) * 0.618034 % 1.0  # the golden ratio spreads them evenly
+    values = 0.75 + 0.2 * (np.arange(k) % 2)
+    return hsv_to_rgb(np.column_stack([hues, np.full(k, 0.6), values]))
 
 
 def _feature_names(model):

@@ -140,6 +140,40 @@ def test_a_callback_can_stop_an_iteration_a_temperature_and_a_fit():
 
 
 @needs_callbacks
+def test_an_iteration_that_is_the_last_of_its_temperature_leads_to_the_next():
+    model = make(schedule=Geometric(n_steps=2, n_iter=4), refine=None)
+    model.set_callbacks(Recorder(stop_after=("iteration", 0))).fit(X)
+    first, second, third = model.history_["sigma"]
+    assert first > second > third == 0.0
+
+
+@needs_callbacks
+def test_a_run_that_is_stopped_has_not_settled_and_is_not_refined():
+    model = make(schedule=[5.0] * 200 + [1.0])
+    model.set_callbacks(Recorder(stop_after=("temperature", 0))).fit(X)
+    assert set(model.history_["sigma"]) == {5.0}
+    assert model.n_iter_ < 200  # it had settled at this one
+    assert model.history_["swaps_tried"].sum() == 0
+
+
+@needs_callbacks
+def test_iterations_between_swaps_are_told_and_can_be_stopped():
+    corners = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0], [50.0, 50.0]])
+    rows = np.random.default_rng(0).normal(corners, 3.0, (50, 4, 2)).reshape(-1, 2)
+    init = np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 50.0], [50.0, 25.0]])
+    model = make(init=init, refine=9, schedule=0.0)
+    recorder = Recorder()
+    model.set_callbacks(recorder).fit(rows)
+    last_before_swaps = np.flatnonzero(model.history_["swaps_kept"])[0]
+    assert last_before_swaps < model.n_iter_ - 1
+    assert recorder.count("end iteration") == model.n_iter_
+    model.set_callbacks(Recorder(stop_after=("iteration", last_before_swaps + 1)))
+    model.fit(rows)
+    assert model.n_iter_ == last_before_swaps + 2
+    assert model.history_["swaps_tried"][-1] == 0
+
+
+@needs_callbacks
 def test_a_callback_that_fails_is_still_torn_down_and_the_model_as_it_was():
     class Failing(Recorder):
         def on_fit_task_end(self, estimator, context):

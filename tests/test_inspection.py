@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans.energy import critical_sigma, hardening_sigma, responsibilities
+from skrbfkmeans.entmax import tsallis_entropy
 from skrbfkmeans.inspection import (
     AnnealingDisplay,
     MembershipDisplay,
@@ -112,16 +113,24 @@ def test_the_free_energy_lies_between_its_bounds(alpha, weights):
     rounding = 1e-12 * np.abs(energy)
     assert np.all(shown.lower_bound <= energy + rounding)
     assert np.all(energy <= inertia + rounding)
+    total = 120.0 if weights is None else weights.sum()
+    entropy = tsallis_entropy(np.full(3, 1 / 3), alpha)
+    depth = 2.0 * total * shown.history["sigma"] ** 2 * entropy
+    assert_allclose(inertia - shown.lower_bound, depth, rtol=1e-9, atol=1e-9)
     hard = shown.history["sigma"] == 0.0
     assert_allclose(shown.lower_bound[hard], inertia[hard])
     assert np.all(shown.lower_bound[~hard] < inertia[~hard])
 
 
 def test_the_marks_are_at_the_critical_and_the_hardening_temperature():
-    model = fit(sample_weight=WEIGHTS)
-    shown = AnnealingDisplay.from_estimator(model, PLANE, sample_weight=WEIGHTS)
-    critical = critical_sigma(PLANE, 3, sample_weight=WEIGHTS)
-    hardening = hardening_sigma(PLANE[WEIGHTS > 0.0], model.cluster_centers_)
+    distances = np.sort(fit().transform(PLANE), axis=1)
+    weights = WEIGHTS + 1.0
+    weights[np.argmin(distances[:, 1] - distances[:, 0])] = 0.0  # as if absent
+    model = fit(sample_weight=weights)
+    shown = AnnealingDisplay.from_estimator(model, PLANE, sample_weight=weights)
+    critical = critical_sigma(PLANE, 3, sample_weight=weights)
+    hardening = hardening_sigma(PLANE[weights > 0.0], model.cluster_centers_)
+    assert hardening > hardening_sigma(PLANE, model.cluster_centers_)
     marks = {
         line.get_label(): line.get_ydata()[0] for line in lines(shown.ax_[0], "0.45")
     }
@@ -235,10 +244,17 @@ def test_the_plane_holds_the_memberships_of_its_points(sigma):
     assert shown.x[0] < PLANE[:, 0].min() < PLANE[:, 0].max() < shown.x[-1]
 
 
+def test_the_columns_of_a_frame_name_the_axes_and_nothing_warns():
+    frame = pd.DataFrame(PLANE, columns=["length", "width"])
+    shown = MembershipDisplay.from_estimator(fit(frame), frame, grid_resolution=20)
+    assert (shown.ax_.get_xlabel(), shown.ax_.get_ylabel()) == ("length", "width")
+
+
 def test_a_point_that_is_sure_has_the_colour_of_its_cluster_and_others_a_mixture():
     model = fit()
     shown = MembershipDisplay.from_estimator(model, PLANE)
     image = shown.ax_.get_images()[0].get_array()
+    assert shown.ax_.get_images()[0].origin == "lower"
     sure = shown.memberships.max(axis=2) == 1.0
     assert 1 < np.unique(image[sure], axis=0).shape[0] <= 3
     assert np.unique(image[~sure], axis=0).shape[0] > 100
