@@ -1,7 +1,7 @@
 """
-======================
+=======================
 A photo with 64 colours
-======================
+=======================
 
 Each pixel of a photo is a point in a cube: so much red, green and blue. To keep 64
 colours out of thousands is to find 64 centres in that cloud, a task for k-means. Here
