@@ -43,14 +43,13 @@ html_theme_options = {
     "footer_end": ["theme-version"],
     "secondary_sidebar_items": ["page-toc"],
 }
-html_sidebars = {
-    "index": [],
-    "quick_start": [],
-    "from_kmeans": [],
-    "survives": [],
-    "whats_new": [],
-    "contributing": [],
-}
+html_sidebars = {  # pages that have none below them
+    page: []
+    for page in (
+        "index", "quick_start", "from_kmeans", "paper", "benchmarks", "survives",
+        "whats_new", "contributing",
+    )
+}  # fmt: skip
 
 # One idea after the other, not in the order of the alphabet.
 GALLERY = [

@@ -113,7 +113,8 @@ CASES = [(name, value) for name, values in PARAMETERS.items() for value in value
 
 def label(value):
     """Short name of a parameter's value in the name of a test."""
-    return " ".join(repr(value).split())[:40] if not isinstance(value, str) else value
+    text = value if isinstance(value, str) else repr(value).partition(" at 0x")[0]
+    return " ".join(text.split())[:40]
 
 
 def fitted(**parameters):
