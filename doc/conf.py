@@ -75,6 +75,7 @@ sphinx_gallery_conf = {
     "doc_module": ("skrbfkmeans",),
     "backreferences_dir": "generated/backreferences",
     "matplotlib_animations": (True, "jshtml"),
+    "capture_repr": (),
     "show_memory": False,
     "show_signature": False,
     "download_all_examples": False,

@@ -9,8 +9,6 @@ exactly 1, and the others tell between which clusters they lie. Here they find t
 handwritten digits that are hard to place, without a look at the labels.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Clusters of digits
 # ------------------
@@ -19,6 +17,8 @@ handwritten digits that are hard to place, without a look at the labels.
 # digit in several ways. The labels are used for one thing only, to check: a cluster
 # stands for the digit that most of its images show, and an image is misplaced if it
 # shows another.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -14,8 +14,6 @@ images of the nine others, next to :class:`~sklearn.ensemble.IsolationForest` [1
    density-based local outliers", SIGMOD (2000).
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Two scores
 # ----------
@@ -25,6 +23,8 @@ images of the nine others, next to :class:`~sklearn.ensemble.IsolationForest` [1
 # r. At ``alpha=1`` it is :math:`-2 \sigma^2 \log \sum_j \exp(-d_j^2 / (2 \sigma^2))`:
 # up to a factor and a constant, minus the logarithm of a density with one Gaussian a
 # centre. At ``sigma=0`` it is the squared distance to the nearest centre.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -9,14 +9,14 @@ the inertia, the silhouette, the stability of the labels, the share of soft rows
 the free energy. Some work, some do not, and none always does.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Three data sets
 # ---------------
 #
 # Six blobs, six blobs around the same centres but twice as wide, so that they overlap,
 # and 178 wines from three cultivars, described by 13 measurements.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

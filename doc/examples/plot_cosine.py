@@ -10,14 +10,14 @@ for that. It is enough to put :class:`~sklearn.preprocessing.Normalizer` before
 :class:`~skrbfkmeans.RBFKMeans`.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Squared distance and cosine
 # ---------------------------
 #
 # For two rows of length 1 the squared distance is two minus twice the cosine. So the
 # nearest of some directions is the one with the largest cosine.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -9,14 +9,14 @@ fills the gaps. How far do the clusters then stay those of the complete data, an
 it matter which imputer it is?
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # The clusters of the complete data
 # ---------------------------------
 #
 # Thirteen measurements of wines. Their clusters, not the classes of the wines, are what
 # the gaps may spoil.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -11,8 +11,6 @@ after :class:`~sklearn.kernel_approximation.Nystroem` and after
 :class:`~sklearn.manifold.SpectralEmbedding`.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Two embeddings of one kernel
 # ----------------------------
@@ -29,6 +27,8 @@ after :class:`~sklearn.kernel_approximation.Nystroem` and after
 #    normalized cuts", KDD (2004).
 # .. [2] U. von Luxburg, "A tutorial on spectral clustering", Statistics and Computing
 #    17 (2007).
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

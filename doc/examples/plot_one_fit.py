@@ -10,8 +10,6 @@ cluster, and somewhere else one centre has to do for two. A single fit of
 besides which points belong to more than one cluster.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Fifty clusters
 # --------------
@@ -19,6 +17,8 @@ besides which points belong to more than one cluster.
 # Normal clusters, some of which overlap. Where they truly are is used to count mistakes
 # only: a true cluster without a centre of its own is one (the centroid index of P.
 # Fränti et al., Pattern Recognition 47, 2014, counts those).
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

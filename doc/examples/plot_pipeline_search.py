@@ -10,8 +10,6 @@ cooling that finds the best centres, and for the number of clusters, which the s
 a clusterer cannot tell.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Wines
 # -----
@@ -19,6 +17,8 @@ a clusterer cannot tell.
 # 178 wines, each described by 13 chemical measurements, from three cultivars. The
 # measurements have different units, so they are standardised, and the scaler is part
 # of the pipeline: it learns from the training folds alone.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

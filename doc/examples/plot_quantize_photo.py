@@ -10,13 +10,13 @@ colours out of thousands is to find 64 centres in that cloud, a task for k-means
 labels cannot: which pixels lie between two colours.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # The cloud of colours
 # --------------------
 #
 # One row a pixel, one column a channel, scaled to 0..1. Nothing is sampled.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 from pathlib import Path
 from time import perf_counter

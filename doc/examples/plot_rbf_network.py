@@ -12,8 +12,6 @@ relatives have the same shape, and differ in where their centres are:
 centres?
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # Three networks
 # --------------
@@ -22,6 +20,8 @@ centres?
 # choose the width of the bumps; all that comes after uses the other two thirds.
 # Features of overlapping bumps are much alike, so the linear classifier wants a small
 # penalty.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 from time import perf_counter
 

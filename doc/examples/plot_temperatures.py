@@ -9,14 +9,14 @@ has one membership, and the model is k-means, exactly. This script cools a model
 one end to the other and looks at it on the way.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # A fit, and its figure
 # ---------------------
 #
 # The petals of 150 iris flowers, in centimetres. The schedule begins just below the
 # critical temperature and takes twenty steps.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -9,8 +9,6 @@ dense, and the clusters compared with the modules. Memberships then show which t
 stand between two topics.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # The texts
 # ---------
@@ -18,6 +16,8 @@ stand between two topics.
 # One text for each public function, class and method of a few modules that has a
 # docstring of some length. The module is kept, only to compare with it. How many texts
 # there are, and all that follows, depends a little on the version of Python.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import inspect
 import sys

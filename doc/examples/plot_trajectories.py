@@ -8,8 +8,6 @@ drawn over the data as they move: while the model is hot they huddle in the midd
 as it cools, and come to rest as k-means.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # A slow descent
 # --------------
@@ -18,6 +16,8 @@ as it cools, and come to rest as k-means.
 # schedule begins near the critical temperature, above which all centres would meet, and
 # takes its time, for the sake of the picture: for good clusters the default needs three
 # temperatures.
+
+# SPDX-License-Identifier: BSD-3-Clause
 
 import matplotlib.pyplot as plt
 import numpy as np
