@@ -355,7 +355,7 @@ def same(a, b):
         return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
-    if hasattr(a, "get_params"):
+    if hasattr(a, "get_params") or type(a).__name__ == "Stream":
         return type(a) is type(b) and same(vars(a), vars(b))
     return a is b or a == b
 
@@ -987,6 +987,38 @@ BAD_PARAMETERS += [dict(proba_sigma=bad) for bad in (-1.0, np.nan, "hot", None, 
 BAD_PARAMETERS += [dict(random_state="seed"), dict(random_state=-1)]
 
 
+def in_batches(rng, model, data):
+    """Batches of all sizes: what `partial_fit` says of the last one holds."""
+    k, n = model.n_clusters, data.dense.shape[0]
+    weights = model_weights(data)
+    stream, start = clone(model), 0
+    if rng.random() < 0.3:
+        stream = copy.deepcopy(model)  # goes on after fit
+    while start < n:
+        least = k if not hasattr(stream, "cluster_centers_") else 1
+        stop = min(n, start + int(rng.integers(least, max(least, n // 2) + 1)))
+        some, start = slice(start, stop), stop
+        if stop - some.start < least:
+            return
+        batch = np.asarray(data.X) if not data.is_sparse else data.X.tocsr()
+        batch, w = batch[some], None if data.weights is None else weights[some]
+        before = {name: copy.deepcopy(value) for name, value in vars(stream).items()}
+        try:
+            call(stream.partial_fit, batch, sample_weight=w)
+        except ValueError as error:
+            require("too large" in str(error), f"partial_fit raises {error}")
+            require(before.keys() == vars(stream).keys(), "a refusal changes the model")
+            return
+        if w is not None and not w.any():
+            require(before.keys() == vars(stream).keys(), "no weight, but a change")
+            continue
+        require(np.isfinite(stream.cluster_centers_).all(), "a centre is not finite")
+        require(0.0 <= stream.sigma_ < np.inf, "sigma_", stream.sigma_)
+        require(same(stream.labels_, call(stream.predict, batch)), "labels of a batch")
+        score = call(stream.score, batch, sample_weight=w)
+        require(stream.inertia_ == -score, "inertia of a batch", stream.inertia_, score)
+
+
 def bad_input(rng, model, data):
     """Bad rows, weights and parameters raise, and change nothing."""
     n, d = data.dense.shape
@@ -1021,6 +1053,7 @@ SEQUENCE = [
     cloned,
     refit,
     all_in_one,
+    in_batches,
     bad_input,
 ]
 

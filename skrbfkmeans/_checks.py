@@ -153,17 +153,19 @@ def canonical(X):
     return X
 
 
-def check_weights(sample_weight, X):
+def check_weights(sample_weight, X, may_vanish=False):
     """Weights of the rows as float64, or None, and the exponent of their unit.
 
     Raises
     ------
     ValueError
-        If a weight is negative, NaN or infinite, if all are zero, or if the
-        shape is not that of one weight a row.
+        If a weight is negative, NaN or infinite, if all are zero unless they
+        `may_vanish`, or if the shape is not that of one weight a row.
     """
     if sample_weight is None:
         return None, 0
+    if may_vanish and _is_zero(sample_weight, X.shape[0]):
+        return np.zeros(X.shape[0]), 0
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.any(weights < 0.0):
         raise ValueError(
@@ -174,3 +176,9 @@ def check_weights(sample_weight, X):
         raise ValueError("sample_weight is zero for every row: no weight is left.")
     exponent = 0 if 1e-30 < largest < 1e30 else int(np.frexp(largest)[1])
     return scaled(weights, exponent), exponent
+
+
+def _is_zero(sample_weight, n):
+    """Whether these are n weights, all of them 0."""
+    weights = np.asarray(sample_weight)
+    return weights.shape == (n,) and not np.any(weights)

@@ -34,6 +34,7 @@ from ._checks import (
     unscaled_inertia,
 )
 from ._documentation import DocumentationLinkMixin
+from ._streaming import Stream
 from .energy import check_sigma, largest_variance
 from .schedules import Geometric, Schedule, check_temperatures
 
@@ -157,6 +158,9 @@ class RBFKMeans(
     hardened_ : bool
         Whether the result is an exact fixed point of k-means: each centre the
         mean of its own rows, each label the nearest centre.
+    n_steps_ : int
+        Number of batches; only after `partial_fit`, which leaves no `n_iter_` and no
+        `history_`.
     history_ : dict of str to ndarray of shape (`n_iter_`,)
         One entry an iteration: ``"sigma"``, the temperature, 0 in the k-means
         phase; ``"free_energy"`` and ``"inertia"`` of the centres before the step;
@@ -339,6 +343,68 @@ class RBFKMeans(
                 task.end()
             return self
 
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X, y=None, sample_weight=None):
+        r"""Go on with one more batch of rows.
+
+        A step of online EM: each centre moves towards the weighted mean of its share
+        of the batch, by the part that share has in all the mass the centre has seen
+        [1]_, :math:`\mu_j \leftarrow \mu_j + (N_j / M_j) (m_j - \mu_j)` with
+        :math:`M_j` the sum of all :math:`N_j` so far. The t-th call is made at the
+        t-th temperature of the `schedule`, later ones at its last. Centres without a
+        share stay where they are.
+
+        With refinement, the first 1000 rows a cluster are kept, and each time they have
+        doubled in number the centres are fitted to all of them, with swaps: so little
+        depends on the first batch. ``refine=None``, or an array as `init`, leaves that
+        out. After `fit` the fitted model goes on, at its last temperature.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The rows of the batch. The first needs at least `n_clusters`, later ones
+            may have a single one.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, all 1 by default. A batch of which all weights are 0
+            changes nothing.
+
+        Returns
+        -------
+        self : RBFKMeans
+            The estimator; its `labels_` and `inertia_` are those of this batch.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or sample_weight has a value that is not allowed, or if
+            the first batch is too small; the estimator then stays as it was.
+
+        See Also
+        --------
+        sklearn.cluster.MiniBatchKMeans : Hard clusters of batches.
+
+        References
+        ----------
+        .. [1] J. MacQueen, "Some methods for classification and analysis of
+           multivariate observations", Berkeley Symposium (1967).
+        """
+        with _as_it_was_on_error(self):
+            self._validate_params()  # scikit-learn checks them at the first call only
+            is_first = not hasattr(self, "cluster_centers_")
+            X, squares = self._check_rows(X, reset=is_first)
+            self._check_parameters(X, is_first)
+            weights, w_exponent = check_weights(sample_weight, X, may_vanish=True)
+            if weights is not None and not weights.any():
+                return self
+            if is_first:
+                stream, dtype = self._begin_stream(X, squares, weights), X.dtype
+            else:
+                stream, dtype = self._stream, self.cluster_centers_.dtype
+            self._follow(stream, X, squares, weights, w_exponent, dtype)
+            return self
+
     def _fit(self, X, rows, x_exponent, w_exponent, init, random_state, fit_task):
         """`fit` after the checks."""
         from ._annealing import anneal, is_lower
@@ -402,6 +468,13 @@ class RBFKMeans(
             for name in "free_energy", "inertia":
                 energy = np.ldexp(self.history_[name], 2 * x_exponent + w_exponent)
                 self.history_[name] = np.clip(energy, -largest, largest)
+        masses = np.bincount(labels, rows.weights, self.n_clusters)
+        self._stream = Stream(  # for `partial_fit` to go on with
+            centers.astype(np.float64),
+            np.ldexp(masses, w_exponent),
+            np.ldexp([run.sigma], x_exponent),
+        )
+        vars(self).pop("n_steps_", None)
         self._warn_if_too_few(X, rows.weights > 0.0)
 
     def predict(self, X):
@@ -563,7 +636,7 @@ class RBFKMeans(
         X = canonical(X)
         return X, check_finite(X, "X", self)
 
-    def _check_parameters(self, X):
+    def _check_parameters(self, X, is_first=True):
         """What scikit-learn's constraints cannot say about the parameters."""
         for name in (
             "n_clusters", "schedule", "alpha", "learning_rate", "n_init", "refine",
@@ -574,9 +647,14 @@ class RBFKMeans(
                     f"The {name!r} parameter of {type(self).__name__} must not be a "
                     f"bool. Got {getattr(self, name)!r} instead."
                 )
-        if X.shape[0] < self.n_clusters:
+        if is_first and X.shape[0] < self.n_clusters:
             raise ValueError(
                 f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}."
+            )
+        if not is_first and len(self.cluster_centers_) != self.n_clusters:
+            raise ValueError(
+                f"n_clusters={self.n_clusters}, but the batches so far were clustered "
+                f"with {len(self.cluster_centers_)}; call fit to start anew."
             )
         if not isinstance(self.schedule, (str, Real, Schedule)):
             sigmas = check_temperatures(self.schedule, "The 'schedule' array")
@@ -602,6 +680,42 @@ class RBFKMeans(
                 f"init has {len(init)} rows, but n_clusters={self.n_clusters}."
             )
         return init
+
+    # --- batches ---
+
+    def _begin_stream(self, X, squares, weights):
+        """A stream with starting centres and temperatures by its first batch."""
+        init = self._check_init(self.init, X)
+        more = [init] if isinstance(init, np.ndarray) else []
+        random_state = check_random_state(self.random_state)
+        rows, x_exponent = rows_in_safe_units(X, squares, weights, *more)
+        with rows:
+            rows.measure()
+            centers = self._start(init, X, rows, x_exponent, random_state)
+            sigmas = self._temperatures(rows, centers, x_exponent)[0]
+        return Stream(
+            scaled(centers, -x_exponent),
+            np.zeros(self.n_clusters),
+            np.ldexp(sigmas, x_exponent),
+            is_refined=self.n_clusters > 1 and self._n_swaps(init) > 0,
+        )
+
+    def _follow(self, stream, X, squares, weights, w_exponent, dtype):
+        """Take in one more batch."""
+        self._stream = stream.follow(
+            X, squares, weights, w_exponent,
+            alpha=float(self.alpha), learning_rate=float(self.learning_rate),
+            max_iter=self.max_iter, tol=self.tol, n_swaps=self._n_swaps(None),
+        )  # fmt: skip
+        self.cluster_centers_ = stored(self._stream.centers, dtype)
+        self.labels_, self.inertia_ = self._assign_checked(
+            X, squares, weights, w_exponent, measuring=True
+        )
+        weight = X.shape[0] if weights is None else np.ldexp(weights.sum(), w_exponent)
+        self.sigma_ = _membership_sigma(stream.sigma, self.inertia_, weight, X, 0)
+        self.hardened_, self.n_steps_ = False, self._stream.n_batches
+        for name in "n_iter_", "history_", "path_":  # they tell of fit alone
+            vars(self).pop(name, None)
 
     # --- starts and temperatures ---
 

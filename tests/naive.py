@@ -177,3 +177,13 @@ def settle(X, centers, sigma, alpha, weights, stride):
     step = em_step(X[some], centers, sigma, alpha, weights[some])
     centers, labels = lloyd(X, m_step(centers, step), weights)
     return centers, labels, em_step(X, centers, 0.0, 2.0, weights).free_energy
+
+
+def absorb(X, weights, centers, masses, sigma, alpha):
+    """Move the centres towards the means of a batch, in place, and grow the masses."""
+    shares = responsibilities(X, centers, sigma, alpha) * weights[:, np.newaxis]
+    own = shares.sum(axis=0)
+    masses += own
+    for j in np.flatnonzero(own > 0.0):
+        mean = shares[:, j] @ X / own[j]
+        centers[j] += own[j] / masses[j] * (mean - centers[j])

@@ -93,7 +93,7 @@ for name, model in models.items():
 # logarithmic axis.
 
 figure, axes = plt.subplots(
-    2, 3, figsize=(12, 5), height_ratios=[2.2, 1], layout="constrained"
+    2, 3, figsize=(9, 4.6), height_ratios=[1.5, 1], layout="constrained"
 )
 
 pictures = {"Original": photo} | {
