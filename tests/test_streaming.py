@@ -294,6 +294,7 @@ def test_float32_batches_lose_no_digit_over_many():
 def test_precisions_and_kinds_may_be_mixed():
     model = make().partial_fit(X[:200])
     model.partial_fit(X[200:400].astype("f4"))
+    assert model.cluster_centers_.dtype == np.float64  # as in the first batch
     model.partial_fit(sparse.csr_matrix(X[400:600]))
     model.partial_fit(X[600:800].tolist())
     model.partial_fit(np.asfortranarray(X[800:]))
