@@ -389,6 +389,17 @@ class RBFKMeans(
         ----------
         .. [1] J. MacQueen, "Some methods for classification and analysis of
            multivariate observations", Berkeley Symposium (1967).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skrbfkmeans import RBFKMeans
+        >>> model = RBFKMeans(n_clusters=2, random_state=0)
+        >>> for batch in [[[1.0], [9.0]], [[2.0], [8.0]], [[3.0]]]:
+        ...     model = model.partial_fit(batch)
+        >>> np.sort(model.cluster_centers_, axis=0)
+        array([[2. ],
+               [8.5]])
         """
         with _as_it_was_on_error(self):
             self._validate_params()  # scikit-learn checks them at the first call only

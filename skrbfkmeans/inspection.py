@@ -109,9 +109,16 @@ class AnnealingDisplay:
             If matplotlib is not installed.
         NotFittedError
             If the estimator is not fitted.
+        ValueError
+            If the estimator was fitted by ``partial_fit``, which keeps no history.
         """
         _import_pyplot(cls)
         model, X = _last_step(estimator, X)
+        if not hasattr(model, "history_"):
+            raise ValueError(
+                f"This {type(model).__name__} has no history: it was fitted by "
+                "partial_fit, and only fit keeps one."
+            )
         k, alpha = len(model.cluster_centers_), float(model.alpha)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         entropy = float(tsallis_entropy(np.full(k, 1.0 / k), alpha))

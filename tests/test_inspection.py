@@ -137,6 +137,12 @@ def test_the_marks_are_at_the_critical_and_the_hardening_temperature():
     assert marks == {"critical": critical, "hardening": hardening}
 
 
+def test_a_model_of_batches_has_no_history_to_draw():
+    model = RBFKMeans(3, random_state=0).partial_fit(PLANE)
+    with pytest.raises(ValueError, match="only fit keeps one"):
+        AnnealingDisplay.from_estimator(model, PLANE)
+
+
 def test_softmax_never_hardens_and_gets_no_mark_for_it():
     shown = AnnealingDisplay.from_estimator(fit(alpha=1.0), PLANE)
     labels = [line.get_label() for line in shown.ax_[0].get_lines()]
