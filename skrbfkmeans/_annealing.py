@@ -1,7 +1,7 @@
 """One run: temperature by temperature, until it is k-means.
 
 Assumes that everything has been checked and prepared. `rows` is whatever
-offers the passes of `_blocks.Rows`.
+offers the passes of `_blocks.Rows`: those of one array, or of many chunks.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
+from ._blocks import ROUNDING
 from ._checks import stored
-from ._steps import EStep
 
 # The centres have collapsed when their scatter is less than this share of the
 # scatter they started with: then little is left of what the start knew.
@@ -26,9 +26,6 @@ LEAST_SHARE, LEAST_MASS = 1e-12, 1e-290
 # Temperatures whose squares can be represented. Colder ones are the hard limit,
 # and hotter ones make no difference.
 COLDEST, HOTTEST = 1e-150, 1e150
-
-# A row nearer to its centre than this, relative to its length, lies on it.
-ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 # Centres nearer to each other than this, in units of sigma, count as one when
 # the schedule cools; they are parted by this much.
@@ -155,7 +152,7 @@ def cool(
     """
     sigmas = np.where(sigmas < COLDEST, 0.0, np.minimum(sigmas, HOTTEST))
     seeds = centers
-    e_step = EStep(rows, alpha)
+    e_step = rows.e_step(alpha)
     history = defaultdict(list)
     last = len(sigmas) - 1
     position = 0
@@ -174,7 +171,7 @@ def cool(
         relocated, rate = False, learning_rate
         as_kmeans = hard and (sigma == 0.0 or (was_hard and position == last))
         if as_kmeans:
-            relocated, rate = relocate_empty(rows, centers, e_step.labels, step), 1.0
+            relocated, rate = relocate_empty(e_step, centers, step), 1.0
         least_mass = LEAST_MASS if as_kmeans else LEAST_SHARE * rows.weight
         moved = m_step(centers, step, rate, least_mass)
         if hard:  # a fixed point of the centres as they will be stored
@@ -251,7 +248,7 @@ def m_step(centers, step, learning_rate, least_mass):
     return moved
 
 
-def relocate_empty(rows, centers, labels, step):
+def relocate_empty(e_step, centers, step):
     """Give each empty centre the row that costs most, in place of its sums.
 
     As in scikit-learn, except that a row's cost includes its weight and that
@@ -261,26 +258,16 @@ def relocate_empty(rows, centers, labels, step):
     empty = np.flatnonzero(step.masses == 0.0)
     if empty.size == 0:
         return False
-    distances = rows.squared_distances_to(centers, labels)
-    costs = rows.weights * distances
-    n_own = np.bincount(labels[rows.weights > 0.0], minlength=len(centers))
-
-    def on_centre(i):  # but for the rounding of a mean about zero
-        size = np.sum(rows.at([i]) ** 2) if rows.is_sparse else 0.0
-        return distances[i] <= ROUNDING**2 * size
-
-    candidates = iter(np.argsort(-costs, kind="stable"))
+    # so many that, with the last row of each centre left out, they suffice
+    costly, n_own = e_step.costliest(centers, len(empty) + len(centers))
+    candidates = iter(costly)
     relocated = False
     for j in empty:
-        for i in candidates:
-            if costs[i] <= 0.0:
-                return relocated
-            if n_own[labels[i]] > 1 and not on_centre(i):
-                break
-        else:
+        candidate = next((c for c in candidates if n_own[c.label] > 1), None)
+        if candidate is None:
             return relocated
-        n_own[labels[i]] -= 1
-        w, row, donor = rows.weights[i], rows.at([i])[0], labels[i]
+        _, donor, w, row = candidate
+        n_own[donor] -= 1
         step.masses[donor] -= w
         step.sums[donor] -= w * (row - step.origins[donor])
         step.origins[j], step.masses[j], step.sums[j] = row, w, 0.0

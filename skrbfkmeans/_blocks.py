@@ -32,11 +32,17 @@ LIGHT = 24
 # No distance is larger whose square is finite.
 FAR = 1e150
 
+# Rows are taken so many numbers at a time for their scatter matrix.
+SCATTERED = 2**22
+
 # Distances between many rows and centres are taken so many at a time.
 AT_ONCE = 2**16
 
 # No call of a kernel takes much more than this many multiplications.
 PIECE_WORK = 2**29
+
+# A row nearer to its centre than this, relative to its length, lies on it.
+ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 # Besides its distances, a row costs about as much as this many multiplications.
 ROW_WORK = 32
@@ -48,6 +54,9 @@ Codebook = namedtuple("Codebook", "centers norms shift unit factor lengths round
 
 # The same about one origin in float64, for `_kernels.softmax_rows`.
 Softmax = namedtuple("Softmax", "centers origin factor lengths rounding")
+
+# A row that an empty centre may be moved to.
+Candidate = namedtuple("Candidate", "cost label weight row")
 
 # The buffers of one thread.
 Work = namedtuple(
@@ -134,6 +143,8 @@ class Rows:
     ----------
     box : tuple of ndarray of shape (n_features,)
         Bounds on the coordinates of the rows, once `measure` has been called.
+    mean : ndarray of shape (n_features,)
+        Weighted mean of the rows, from then on.
     """
 
     def __init__(self, X, weights=None, dtype=None):
@@ -235,6 +246,7 @@ class Rows:
         self.run(work, strips)
         mean, square = partial[:, :2].sum(axis=0) / self.weight
         self.box = partial[:, 2].min(axis=0), partial[:, 3].max(axis=0)
+        self.mean = shift + mean
         return np.maximum(square - mean**2, 0.0)
 
     def _sparse_variances(self):
@@ -248,7 +260,70 @@ class Rows:
         squares = np.bincount(indices, weights * (data - mean[indices]) ** 2, d)
         full = np.bincount(indices, minlength=d) == self.n_rows  # no zero is left
         zeros = np.where(full, 0.0, np.maximum(self.weight - stored, 0.0))
+        self.mean = mean
         return (squares + zeros * mean**2) / self.weight
+
+    def scatter(self, mean, V=None):
+        """Weighted scatter matrix of the rows about `mean`; its product with V, if any.
+
+        Sparse rows are not made dense for the product with one vector.
+        """
+        if V is not None and V.ndim == 1 and self.is_sparse:
+            projected = self.weights * (self.X @ V - mean @ V)
+            return self.X.T @ projected - mean * projected.sum()
+        total, step = 0.0, max(1, SCATTERED // self.n_features)
+        for start in range(0, self.n_rows, step):
+            block = slice(start, start + step)
+            centered = self.at(block) - mean
+            shares = (centered.T * self.weights[block]).astype(np.float64, copy=False)
+            total = total + shares @ (centered if V is None else centered @ V)
+        return total
+
+    def e_step(self, alpha):
+        """The E-steps of one run."""
+        from ._steps import EStep
+
+        return EStep(self, alpha)
+
+    def costliest(self, centers, labels, n):
+        """Rows for empty centres: the n that cost most, without those on their centres.
+
+        Returns a list of `Candidate`, the most costly first, and the number of rows
+        of positive weight of each centre.
+        """
+        distances = self.squared_distances_to(centers, labels)
+        costs = self.weights * distances
+        n_own = np.bincount(labels[self.weights > 0.0], minlength=len(centers))
+        if self.is_sparse:  # they may seem to be off by the rounding of a mean
+            sizes = np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)
+            costs[distances <= ROUNDING**2 * sizes] = 0.0
+        order = np.argsort(-costs, kind="stable")[:n]
+        order = order[costs[order] > 0.0]
+        return [
+            Candidate(costs[i], labels[i], self.weights[i], self.at([i])[0])
+            for i in order
+        ], n_own
+
+    def assess(self, centers, labels=None):
+        """Labels of the rows, their inertia, and the weight of each cluster."""
+        labels = self.assign(centers) if labels is None else labels
+        inertia = self.inertia(centers, labels)
+        return labels, inertia, np.bincount(labels, self.weights, len(centers))
+
+    def distinct(self, enough):
+        """Distinct rows of positive weight, as a set of bytes: all, or `enough`."""
+        found = set()
+        for i in np.flatnonzero(self.weights):
+            if self.is_sparse:
+                stored = slice(self.X.indptr[i], self.X.indptr[i + 1])
+                filled = self.X.data[stored] != 0
+                parts = self.X.data[stored][filled], self.X.indices[stored][filled]
+            else:
+                parts = (self.X[i] + 0.0,)  # no negative zeros
+            found.add(tuple(part.tobytes() for part in parts))
+            if len(found) >= enough:
+                break
+        return found
 
     def assign(self, centers):
         """Labels of the rows: the nearest centres, the first in case of ties."""

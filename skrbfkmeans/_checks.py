@@ -56,20 +56,41 @@ def rows_in_safe_units(X, squares, weights=None, *more):
     exponent : int
         They are divided by 2 to this power.
     """
+    precision, exponent = safe_units(X.dtype, squares, more, lambda: magnitude(X))
+    return in_units(X, weights, precision, exponent), exponent
+
+
+def in_units(X, weights, precision, exponent):
+    """Rows of X in a precision and in units of ``2**exponent``."""
     from ._blocks import Rows
 
-    dtype, exponent = X.dtype, 0
-    if not _is_safe(X, squares, more):
-        X = X.astype(np.float64, copy=False)
-        if not _is_safe(X, _sum_of_squares(X), more):
-            largest = max(np.max(np.abs(_numbers(a)), initial=0.0) for a in (X, *more))
-            exponent = int(np.frexp(largest)[1]) - HEADROOM if largest > 0.0 else 0
-    return Rows(scaled(X, exponent), weights, dtype), exponent
+    return Rows(scaled(X.astype(precision, copy=False), exponent), weights, X.dtype)
 
 
-def _is_safe(X, squares, more):
-    """Whether sums of squares with the precision of X are sure to be right."""
-    low, high = SAFE[X.dtype]
+def safe_units(dtype, squares, more, measure):
+    """The precision and the exponent that `rows_in_safe_units` needs.
+
+    `measure` is asked for the `magnitude` of the data if `squares` is not enough.
+    """
+    if _is_safe(dtype, squares, more):
+        return dtype, 0
+    squares, largest = measure()
+    precision = np.dtype(np.float64)
+    if _is_safe(precision, squares, more):
+        return precision, 0
+    largest = max(largest, *(magnitude(array)[1] for array in more), 0.0)
+    return precision, int(np.frexp(largest)[1]) - HEADROOM if largest > 0.0 else 0
+
+
+def magnitude(X):
+    """Sum of the squares, in float64, and the largest magnitude of the numbers of X."""
+    numbers = _numbers(X).astype(np.float64, copy=False)
+    return _sum_of_squares(numbers), float(np.max(np.abs(numbers), initial=0.0))
+
+
+def _is_safe(dtype, squares, more):
+    """Whether sums of squares with this precision are sure to be right."""
+    low, high = SAFE[np.dtype(dtype)]
     squares += sum(_sum_of_squares(array.astype(np.float64)) for array in more)
     return low**2 < squares < high**2
 
@@ -166,16 +187,26 @@ def check_weights(sample_weight, X, may_vanish=False):
         return None, 0
     if may_vanish and _is_zero(sample_weight, X.shape[0]):
         return np.zeros(X.shape[0]), 0
+    weights = check_each_weight(sample_weight, X)
+    exponent = weight_exponent(weights.max())
+    return scaled(weights, exponent), exponent
+
+
+def check_each_weight(sample_weight, X):
+    """Weights of the rows as float64: as many as rows, finite and not negative."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.any(weights < 0.0):
         raise ValueError(
             f"sample_weight must not be negative; its least entry is {weights.min()!r}."
         )
-    largest = weights.max()
+    return weights
+
+
+def weight_exponent(largest):
+    """The exponent of the unit of weights, by the largest, or a ValueError."""
     if largest == 0.0:
         raise ValueError("sample_weight is zero for every row: no weight is left.")
-    exponent = 0 if 1e-30 < largest < 1e30 else int(np.frexp(largest)[1])
-    return scaled(weights, exponent), exponent
+    return 0 if 1e-30 < largest < 1e30 else int(np.frexp(largest)[1])
 
 
 def _is_zero(sample_weight, n):

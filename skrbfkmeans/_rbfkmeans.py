@@ -9,7 +9,6 @@ from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import (
     BaseEstimator,
     ClassNamePrefixFeaturesOutMixin,
@@ -321,19 +320,10 @@ class RBFKMeans(
             self._check_parameters(X)
             weights, w_exponent = check_weights(sample_weight, X)
             init = self._check_init(self.init, X)
-            if isinstance(init, np.ndarray) and self.n_init not in ("auto", 1):
-                _warn(
-                    f"init is an array, so n_init={self.n_init} makes one run only.",
-                    RuntimeWarning,
-                )
-            random_state = check_random_state(self.random_state)
             more = [init] if isinstance(init, np.ndarray) else []
             rows, x_exponent = rows_in_safe_units(X, squares, weights, *more)
-            task = None
-            if hasattr(self, "_skl_callbacks"):
-                data = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
-                task = FitTask(self, self._n_starts(init), **data)
-            self._fit(X, rows, x_exponent, w_exponent, init, random_state, task)
+            task = self._begin_task(init, X, y, sample_weight)
+            self._fit(X, rows, x_exponent, w_exponent, init, task)
             again, _, again_exponent = self._rows_and_centers(X, squares, weights)
             if (again.X.dtype, again_exponent) != (rows.X.dtype, x_exponent):
                 self.labels_, self.inertia_ = self._assign_checked(
@@ -416,11 +406,23 @@ class RBFKMeans(
             self._follow(stream, X, squares, weights, w_exponent, dtype)
             return self
 
-    def _fit(self, X, rows, x_exponent, w_exponent, init, random_state, fit_task):
+    def _begin_task(self, init, X, y, sample_weight):
+        """What tells callbacks about the fit; None if there are none."""
+        if not hasattr(self, "_skl_callbacks"):
+            return None
+        data = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
+        return FitTask(self, self._n_starts(init), **data)
+
+    def _fit(self, X, rows, x_exponent, w_exponent, init, fit_task):
         """`fit` after the checks."""
         from ._annealing import anneal, is_lower
-        from ._refinement import refine
 
+        if isinstance(init, np.ndarray) and self.n_init not in ("auto", 1):
+            _warn(
+                f"init is an array, so n_init={self.n_init} makes one run only.",
+                RuntimeWarning,
+            )
+        random_state = check_random_state(self.random_state)
         sigmas, best, best_score = None, None, np.inf
         n_swaps = self._n_swaps(init)
         with rows:
@@ -440,34 +442,32 @@ class RBFKMeans(
                 if self.verbose:
                     print(f"start {start + 1} of {self._n_starts(init)}")
                 if fit_task is not None:
-                    as_fitted = partial(_fitted_attributes, X, rows.weight, x_exponent)
+                    as_fitted = partial(_fitted_attributes, rows, x_exponent)
                     options["task"] = fit_task.start(len(sigmas), as_fitted)
                 run = anneal(rows, centers, sigmas, **options)
                 if run.settled and n_swaps > 0 and self.n_clusters > 1:
-                    run = refine(rows, run, n_swaps, **options)
-                centers = stored(scaled(run.centers, -x_exponent), X.dtype)
+                    run = self._refine(rows, run, n_swaps, **options)
+                centers = stored(scaled(run.centers, -x_exponent), rows.dtype)
                 as_stored = scaled(centers.astype(np.float64), x_exponent)
-                labels = (
-                    run.labels if run.labels is not None else rows.assign(as_stored)
-                )
-                inertia = rows.inertia(as_stored, labels)
-                score = inertia if harden else run.energy
-                if best is None or is_lower(score, best_score, X.dtype):
-                    best, best_score = (run, centers, labels, inertia), score
+                assessed = rows.assess(as_stored, run.labels)
+                score = assessed[1] if harden else run.energy
+                if best is None or is_lower(score, best_score, rows.dtype):
+                    best, best_score = (run, centers, *assessed), score
                 if fit_task is not None and options["task"].end():
                     break
-            weight = rows.weight
-        run, centers, labels, inertia = best
+        run, centers, labels, inertia, masses = best
 
         self.inertia_ = unscaled_inertia(inertia, x_exponent, w_exponent)
         self.cluster_centers_ = centers
         self.labels_ = labels
         sigma = 0.0 if run.hardened else run.sigma
-        self.sigma_ = _membership_sigma(sigma, inertia, weight, X, x_exponent)
+        self.sigma_ = _membership_sigma(
+            sigma, inertia, rows.weight, rows.n_features, x_exponent
+        )
         self.n_iter_ = len(run.history["sigma"])
         self.hardened_ = bool(run.hardened)
         if path := run.history.pop("centers", None):
-            path = np.array([stored(scaled(c, -x_exponent), X.dtype) for c in path])
+            path = np.array([stored(scaled(c, -x_exponent), rows.dtype) for c in path])
             self.path_ = np.concatenate([path, centers[np.newaxis]])
         elif hasattr(self, "path_"):
             del self.path_
@@ -479,14 +479,13 @@ class RBFKMeans(
             for name in "free_energy", "inertia":
                 energy = np.ldexp(self.history_[name], 2 * x_exponent + w_exponent)
                 self.history_[name] = np.clip(energy, -largest, largest)
-        masses = np.bincount(labels, rows.weights, self.n_clusters)
         self._stream = Stream(  # for `partial_fit` to go on with
             centers.astype(np.float64),
             np.ldexp(masses, w_exponent),
             np.ldexp([run.sigma], x_exponent),
         )
         vars(self).pop("n_steps_", None)
-        self._warn_if_too_few(X, rows.weights > 0.0)
+        self._warn_if_too_few(rows, np.count_nonzero(masses))
 
     def predict(self, X):
         """Nearest centre of each row; the first, in case of ties.
@@ -723,7 +722,9 @@ class RBFKMeans(
             X, squares, weights, w_exponent, measuring=True
         )
         weight = X.shape[0] if weights is None else np.ldexp(weights.sum(), w_exponent)
-        self.sigma_ = _membership_sigma(stream.sigma, self.inertia_, weight, X, 0)
+        self.sigma_ = _membership_sigma(
+            stream.sigma, self.inertia_, weight, X.shape[1], 0
+        )
         self.hardened_, self.n_steps_ = False, self._stream.n_batches
         for name in "n_iter_", "history_", "path_":  # they tell of fit alone
             vars(self).pop(name, None)
@@ -759,10 +760,14 @@ class RBFKMeans(
         choose = kmeans_plusplus if init == "k-means++" else random_rows
         return rows.at(choose(rows, self.n_clusters, random_state))
 
+    def _refine(self, rows, run, n_swaps, **options):
+        """The run after swaps."""
+        from ._refinement import refine
+
+        return refine(rows, run, n_swaps, **options)
+
     def _temperatures(self, rows, centers, x_exponent):
         """Temperatures in the units of `rows`, and whether they end at 0."""
-        from ._steps import EStep
-
         schedule = Geometric() if isinstance(self.schedule, str) else self.schedule
         if not isinstance(schedule, Schedule):
             sigmas = np.array(schedule, dtype=np.float64, ndmin=1)
@@ -771,7 +776,7 @@ class RBFKMeans(
             return sigmas, sigmas[-1] == 0.0
         if schedule.unit == "spread":
             # by the kernel that the run needs too: it is compiled but once
-            inertia = EStep(rows, self.alpha)(centers, 0.0).free_energy
+            inertia = rows.e_step(self.alpha)(centers, 0.0).free_energy
             scale = np.sqrt(inertia / (rows.weight * rows.n_features))
         elif schedule.unit == "critical":
             power = float(self.n_clusters) ** (self.alpha - 1.0)
@@ -834,15 +839,14 @@ class RBFKMeans(
             values /= -2.0 * sigma * sigma
         return np.exp(values, out=values).astype(X.dtype, copy=False)
 
-    def _warn_if_too_few(self, X, present):
+    def _warn_if_too_few(self, rows, n_found):
         """Warn if there are fewer clusters than asked for, and say why."""
-        n_found = len(np.unique(self.labels_[present]))
         if n_found == self.n_clusters:
             return
-        n_distinct = _count_distinct(X, present, self.n_clusters)
+        n_distinct = len(rows.distinct(self.n_clusters))
         if n_distinct < self.n_clusters:
             reason = f"X has only {n_distinct} distinct rows"
-            if not present.all():
+            if not rows.is_unweighted:
                 reason += " of positive weight"
         elif self.hardened_ or self.history_["sigma"][-1] == 0.0:
             reason = "max_iter may be too small"
@@ -888,18 +892,20 @@ def _represent(distances, dtype):
     return distances
 
 
-def _membership_sigma(sigma, inertia, weight, X, x_exponent):
+def _membership_sigma(sigma, inertia, weight, n_features, x_exponent):
     """`sigma_` of a run that ended at sigma."""
     if sigma == 0.0:
-        sigma = np.sqrt(inertia / (weight * X.shape[1]))
+        sigma = np.sqrt(inertia / (weight * n_features))
     return float(np.ldexp(sigma, x_exponent))
 
 
-def _fitted_attributes(X, weight, x_exponent, centers, sigma, inertia):
+def _fitted_attributes(rows, x_exponent, centers, sigma, inertia):
     """What a callback's copy of the estimator needs, as if fit had ended here."""
     return {
-        "cluster_centers_": stored(scaled(centers, -x_exponent), X.dtype),
-        "sigma_": _membership_sigma(sigma, inertia, weight, X, x_exponent),
+        "cluster_centers_": stored(scaled(centers, -x_exponent), rows.dtype),
+        "sigma_": _membership_sigma(
+            sigma, inertia, rows.weight, rows.n_features, x_exponent
+        ),
     }
 
 
@@ -920,19 +926,3 @@ def _as_it_was_on_error(estimator):
             if name in after:
                 setattr(estimator, name, after[name])
         raise
-
-
-def _count_distinct(X, present, enough):
-    """Number of distinct rows among those present, or at least `enough`."""
-    distinct = set()
-    for i in np.flatnonzero(present):
-        if sparse.issparse(X):
-            stored = slice(X.indptr[i], X.indptr[i + 1])
-            filled = X.data[stored] != 0
-            row = X.data[stored][filled], X.indices[stored][filled]
-        else:
-            row = (X[i] + 0.0,)  # no negative zeros
-        distinct.add(tuple(part.tobytes() for part in row))
-        if len(distinct) >= enough:
-            break
-    return len(distinct)

@@ -140,6 +140,10 @@ class EStep:
         self._must_begin = as_softmax or self._digits_at_risk(moments)
         return moments
 
+    def costliest(self, centers, n):
+        """As `Rows.costliest`, with the labels of the last step."""
+        return self.rows.costliest(centers, self.labels, n)
+
     def _codebook(self, centers):
         """Centres as the kernels need them, less a shift that is near most of them."""
         codebook = self.rows.codebook(centers, self._shift)

@@ -298,31 +298,17 @@ def hardening_sigma(X, centers, *, alpha=1.5):
 
 
 def largest_variance(rows):
-    """Largest eigenvalue of the weighted covariance of the rows."""
-    n, d = rows.n_rows, rows.n_features
-    shares = rows.weights / rows.weight
-    step = max(1, 2**22 // d)
-    blocks = [slice(start, start + step) for start in range(0, n, step)]
-    mean = sum(shares[block] @ rows.at(block) for block in blocks)
+    """Largest eigenvalue of the weighted covariance of the rows, once measured."""
+    d = rows.n_features
     if d <= EIGH_FEATURES:
-        covariance = np.zeros((d, d))
-        for block in blocks:
-            centered = rows.at(block) - mean
-            covariance += (centered * shares[block, np.newaxis]).T @ centered
+        covariance = rows.scatter(rows.mean) / rows.weight
         # LAPACK would rescale a matrix of extreme size, by no power of two
         exponent = int(np.frexp(np.abs(covariance).max())[1])
         largest = np.linalg.eigvalsh(np.ldexp(covariance, -exponent))[-1]
         return max(float(np.ldexp(largest, exponent)), 0.0)
 
     def times(v):
-        if rows.is_sparse:
-            projected = shares * (rows.X @ v - mean @ v)
-            return rows.X.T @ projected - mean * projected.sum()
-        product = np.zeros(d)
-        for block in blocks:
-            centered = rows.at(block) - mean
-            product += (shares[block] * (centered @ v)) @ centered
-        return product
+        return rows.scatter(rows.mean, v) / rows.weight
 
     covariance = LinearOperator((d, d), matvec=times, dtype=np.float64)
     start = np.random.RandomState(0).standard_normal(d)
