@@ -141,6 +141,8 @@ class Rows:
 
     Attributes
     ----------
+    n_threads : int
+        Number of threads; OpenMP's limit, if not set before.
     box : tuple of ndarray of shape (n_features,)
         Bounds on the coordinates of the rows, once `measure` has been called.
     mean : ndarray of shape (n_features,)
@@ -148,7 +150,7 @@ class Rows:
     """
 
     def __init__(self, X, weights=None, dtype=None):
-        self.n_rows, self.n_features = X.shape
+        self.n_rows, self.n_features = self.shape = X.shape
         self.dtype = np.dtype(X.dtype if dtype is None else dtype)
         self.is_sparse = sparse.issparse(X)
         if self.is_sparse:
@@ -161,12 +163,12 @@ class Rows:
             self.X = _read_only(X)
             self.arrays = self.X, None
             self._row_size = self.n_features
-        self.box = -np.inf, np.inf
+        self.box, self.n_threads = (-np.inf, np.inf), None
         self.stored_weights = _read_only(np.empty(0) if weights is None else weights)
 
     def __enter__(self):
         # first: to limit a BLAS that is built on OpenMP limits all of OpenMP
-        self.n_threads = _openmp_effective_n_threads()
+        self.n_threads = self.n_threads or _openmp_effective_n_threads()
         single_threaded_blas.__enter__()
         self._pool = None
         self._works = {}

@@ -185,15 +185,16 @@ def check_weights(sample_weight, X, may_vanish=False):
     """
     if sample_weight is None:
         return None, 0
-    if may_vanish and _is_zero(sample_weight, X.shape[0]):
-        return np.zeros(X.shape[0]), 0
     weights = check_each_weight(sample_weight, X)
-    exponent = weight_exponent(weights.max())
+    largest = weights.max()
+    exponent = 0 if may_vanish and largest == 0.0 else weight_exponent(largest)
     return scaled(weights, exponent), exponent
 
 
 def check_each_weight(sample_weight, X):
     """Weights of the rows as float64: as many as rows, finite and not negative."""
+    if _is_zero(sample_weight, X.shape[0]):  # newer scikit-learn does not pass them
+        return np.zeros(X.shape[0])
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.any(weights < 0.0):
         raise ValueError(

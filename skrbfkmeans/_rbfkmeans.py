@@ -315,7 +315,7 @@ class RBFKMeans(
             If fewer clusters than `n_clusters` were found, as when there are
             fewer distinct rows.
         """
-        with _as_it_was_on_error(self):
+        with as_it_was_on_error(self):
             X, squares = self._check_rows(X, reset=True)
             self._check_parameters(X)
             weights, w_exponent = check_weights(sample_weight, X)
@@ -391,7 +391,7 @@ class RBFKMeans(
         array([[2. ],
                [8.5]])
         """
-        with _as_it_was_on_error(self):
+        with as_it_was_on_error(self):
             self._validate_params()  # scikit-learn checks them at the first call only
             is_first = not hasattr(self, "cluster_centers_")
             X, squares = self._check_rows(X, reset=is_first)
@@ -755,7 +755,7 @@ class RBFKMeans(
             return scaled(init.astype(np.float64), x_exponent)
         if callable(init):
             centers = init(X, self.n_clusters, random_state=random_state)
-            centers = self._check_init(centers, X).astype(np.float64)
+            centers = self._check_init(centers, rows).astype(np.float64)
             return scaled(centers, x_exponent)
         choose = kmeans_plusplus if init == "k-means++" else random_rows
         return rows.at(choose(rows, self.n_clusters, random_state))
@@ -910,7 +910,7 @@ def _fitted_attributes(rows, x_exponent, centers, sigma, inertia):
 
 
 @contextmanager
-def _as_it_was_on_error(estimator):
+def as_it_was_on_error(estimator):
     """Undo every change to the estimator if the block does not finish.
 
     What scikit-learn keeps of callbacks stays: they must be told of the end.

@@ -94,19 +94,44 @@ def refine(rows, run, n_swaps, *, max_iter, verbose, store_path, task, **options
             print(f"{n_kept} of {n_tried} swaps kept")
         if n_kept == 0:
             break
-        settled = cool(
-            rows, clusters.centers, np.array([run.sigma]), max_iter=n_left,
+        settled = go_on(
+            rows, run, clusters.centers, n_kept, max_iter=n_left,
             store_path=store_path, task=task, **options,
         )  # fmt: skip
-        if not is_lower(settled.energy, run.energy, rows.dtype):
+        if settled is run:
             break
-        run.history["swaps_kept"][-1] += n_kept
-        for name, entries in settled.history.items():
-            entries[:0] = run.history[name]
         run = settled
         if not (run.settled and clusters.is_gain(clusters.energy, run.energy)):
             break  # stopped, or nothing has changed since the last swaps failed
     return run
+
+
+def go_on(rows, run, centers, n_kept, **options):
+    """Let the centres settle that a run has got by swaps.
+
+    Parameters
+    ----------
+    rows, run
+        As in `refine`.
+    centers : ndarray of shape (n_clusters, n_features)
+        The centres after the swaps.
+    n_kept : int
+        Number of swaps.
+    **options
+        As in `cool`.
+
+    Returns
+    -------
+    run : Run
+        With both histories; the same if its energy is not lower.
+    """
+    settled = cool(rows, centers, np.array([run.sigma]), **options)
+    if not is_lower(settled.energy, run.energy, rows.dtype):
+        return run
+    run.history["swaps_kept"][-1] += n_kept
+    for name, entries in settled.history.items():
+        entries[:0] = run.history[name]
+    return settled
 
 
 class Clusters:

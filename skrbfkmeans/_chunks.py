@@ -1,0 +1,454 @@
+"""Rows in chunks that may be anywhere: what each is asked, and how answers add up.
+
+`ChunkedRows` offers a run the passes of `_blocks.Rows`. Each pass calls one function
+of this module for every chunk, where that is, and adds up what comes back: centres go
+out, and sums of a size that does not depend on the number of rows return. Who carries
+the calls is not known here, so that nothing here depends on Dask.
+"""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import itertools
+import math
+from collections import namedtuple
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from scipy import sparse
+
+from ._checks import (
+    canonical,
+    check_each_weight,
+    in_units,
+    magnitude,
+    rows_in_safe_units,
+    safe_units,
+    scaled,
+    weight_exponent,
+)
+
+# numba comes with the first pass, not with the module.
+
+# Starts are sought among so many rows a cluster, but at least so many, and at most so
+# many numbers. Swaps are tried on them.
+SAMPLED_ROWS, LEAST_SAMPLED, SAMPLED_NUMBERS = 1000, 20_000, 2**24
+
+# What one look at a chunk tells.
+Facts = namedtuple("Facts", "n_rows squares dtype n_stored largest_weight")
+
+# The precision of results, that of the passes, and the exponents of their units.
+Units = namedtuple("Units", "dtype precision x_exponent w_exponent")
+
+# Which step of which run.
+Turn = namedtuple("Turn", "run step")
+
+
+@dataclass(eq=False)
+class Memory:
+    """What the E-steps of a run have left in a chunk.
+
+    On its way elsewhere, or to the disk, it keeps the labels alone: bounds and
+    running sums are larger, and cost but one full pass.
+
+    Attributes
+    ----------
+    turn : Turn
+        The step it dates from.
+    e_step : EStep or None
+        Bounds and running sums, without the rows.
+    labels : ndarray of shape (n_samples,), int32
+        Nearest centres.
+    """
+
+    turn: Turn
+    e_step: object
+    labels: np.ndarray
+
+    def __getstate__(self):
+        return {**vars(self), "e_step": None}
+
+
+@dataclass(eq=False)
+class Chunk:
+    """Some of the rows, checked.
+
+    Attributes
+    ----------
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+        The rows, float32 or float64.
+    squares : float
+        The sum of their squares.
+    weights : ndarray of shape (n_samples,) or None
+        Their weights.
+    number : int
+        Which of all chunks it is.
+    memory : Memory or None
+        What the last E-step has left.
+    """
+
+    X: np.ndarray
+    squares: float
+    weights: np.ndarray | None
+    number: int
+    memory: Memory | None = None
+
+    def __sizeof__(self):
+        X = self.X
+        arrays = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
+        bounds = 40 * X.shape[0]  # those to come among them
+        return object.__sizeof__(self) + sum(a.nbytes for a in arrays) + bounds
+
+    def rows(self, units):
+        """Passes over the rows by this thread alone."""
+        weights = self.weights
+        if weights is not None:
+            weights = scaled(weights, units.w_exponent)
+        rows = in_units(self.X, weights, units.precision, units.x_exponent)
+        rows.dtype, rows.n_threads = units.dtype, 1
+        return rows
+
+
+# --- what a chunk is asked ---------------------------------------------------
+
+
+def check(estimator, number, X, sample_weight):
+    """A chunk of what the user gave.
+
+    Parameters
+    ----------
+    estimator : RBFKMeans
+        One that knows the number and the names of the features.
+    number : int
+        Which of all chunks it is.
+    X : array-like, sparse matrix or data frame
+        The rows; perhaps none.
+    sample_weight : array-like of shape (n_samples,) or None
+        Their weights.
+
+    Returns
+    -------
+    chunk : Chunk
+    """
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+    if X.shape[0] == 0:
+        weights = None if sample_weight is None else np.empty(0)
+        dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+        return Chunk(np.empty((0, X.shape[1]), dtype), 0.0, weights, number)
+    X, squares = estimator._check_rows(X, reset=False)
+    weights = None
+    if sample_weight is not None:
+        weights = check_each_weight(sample_weight, X)
+    return Chunk(canonical(X), squares, weights, number)
+
+
+def tell_facts(chunk):
+    """What decides about units, sizes and samples."""
+    X, weights = chunk.X, chunk.weights
+    n_stored = X.nnz if sparse.issparse(X) else X.size
+    largest = 1.0 if weights is None else float(weights.max(initial=0.0))
+    return Facts(X.shape[0], float(chunk.squares), X.dtype, n_stored, largest)
+
+
+def tell_magnitude(chunk):
+    """Sum of the squares in float64, and the largest magnitude."""
+    return magnitude(chunk.X)
+
+
+def measure(chunk, units):
+    """Weight, mean, variances and box of the rows, or None if they have no weight."""
+    with chunk.rows(units) as rows:
+        if rows.n_rows == 0 or rows.weight == 0.0:
+            return None
+        variances = rows.measure()
+        return rows.weight, rows.mean, variances, rows.box
+
+
+def scatter(chunk, units, mean, V):
+    """As `Rows.scatter`."""
+    with chunk.rows(units) as rows:
+        return rows.scatter(mean, V)
+
+
+def share(chunk, units, turn, alpha, box, centers, sigma):
+    """One E-step: its moments, or None of rows without weight.
+
+    What it leaves in the chunk speeds up the next step. A chunk that has missed a
+    step, or that makes one for the second time, begins anew.
+    """
+    from ._steps import EStep
+
+    with chunk.rows(units) as rows:
+        if rows.n_rows == 0 or rows.weight == 0.0:
+            return None
+        rows.box = box
+        memory, chunk.memory = chunk.memory, None
+        is_next = memory is not None and memory.turn == (turn.run, turn.step - 1)
+        if is_next and memory.e_step is not None:
+            e_step = memory.e_step
+            e_step.rows = rows
+        else:
+            labels = memory.labels.copy() if is_next else None
+            e_step = EStep(rows, alpha, labels)
+        moments = e_step(centers, sigma)
+        e_step.rows = None
+        chunk.memory = Memory(turn, e_step, e_step.labels)
+    return moments
+
+
+def find_costliest(chunk, units, centers, n):
+    """As `Rows.costliest`."""
+    with chunk.rows(units) as rows:
+        if rows.n_rows == 0:
+            return [], np.zeros(len(centers), dtype=np.int64)
+        return rows.costliest(centers, rows.assign(centers), n)
+
+
+def assess(chunk, units, centers, want_labels):
+    """Labels, inertia and masses, as `predict` and `score` find them.
+
+    In units that suit the chunk, so that nothing depends on other chunks.
+    """
+    k = len(centers)
+    if chunk.X.shape[0] == 0:
+        return np.empty(0, dtype=np.int32), 0.0, np.zeros(k)
+    weights = chunk.weights
+    if weights is not None:
+        weights = scaled(weights, units.w_exponent)
+    centers = scaled(centers, -units.x_exponent)
+    rows, exponent = rows_in_safe_units(chunk.X, chunk.squares, weights, centers)
+    rows.n_threads = 1
+    with rows:
+        labels, inertia, masses = rows.assess(scaled(centers, exponent))
+    with np.errstate(over="ignore"):
+        inertia = float(np.ldexp(inertia, 2 * (exponent - units.x_exponent)))
+    return labels if want_labels else None, inertia, masses
+
+
+def find_distinct(chunk, units, enough):
+    """As `Rows.distinct`."""
+    return chunk.rows(units).distinct(enough)
+
+
+def draw(chunk, units, bounds, draws):
+    """Rows by their place among all, or along the running sum of all weights.
+
+    Parameters
+    ----------
+    chunk : Chunk
+    units : Units
+    bounds : ndarray of shape (n_chunks + 1,)
+        Where the chunks begin and end.
+    draws : ndarray
+        The places wanted, sorted; None for all.
+
+    Returns
+    -------
+    X : ndarray or CSR matrix
+        The rows.
+    weights : ndarray or None
+        Their weights; None if they were drawn by their weights.
+    """
+    rows = chunk.rows(units)
+    if draws is None:
+        return rows.X, None if rows.is_unweighted else rows.stored_weights
+    start, stop = bounds[chunk.number : chunk.number + 2]
+    mine = draws[np.searchsorted(draws, start) : np.searchsorted(draws, stop)] - start
+    if rows.is_unweighted:
+        return rows.X[mine.astype(np.int64)], None
+    ends = np.cumsum(rows.stored_weights)
+    places = np.searchsorted(ends, mine, side="right")
+    last = np.flatnonzero(rows.stored_weights)[-1] if ends.size and ends[-1] else 0
+    return rows.X[np.minimum(places, last)], None
+
+
+# --- how answers add up ------------------------------------------------------
+
+
+def add_moments(some):
+    """Moments of all rows, from those of chunks, about the origins of the first."""
+    some = [moments for moments in some if moments is not None]
+    if len(some) < 2:
+        return some[0] if some else None
+    origins, sums, masses, totals = (array.copy() for array in some[0])
+    for other in some[1:]:
+        sums += other.sums
+        sums += other.masses[:, np.newaxis] * (other.origins - origins)
+        masses += other.masses
+        totals += other.totals
+    return type(some[0])(origins, sums, masses, totals)
+
+
+def add(some):
+    """Sum of arrays, in order."""
+    return reduce(np.add, some)
+
+
+# --- all rows together -------------------------------------------------------
+
+
+class ChunkedRows:
+    """The rows of many chunks, for all passes that one call makes over them.
+
+    Parameters
+    ----------
+    carrier : object
+        ``carrier.map(function, *args)`` calls ``function(chunk, *args)`` for every
+        chunk and returns a list, ``carrier.sum(add, function, *args)`` what `add`
+        makes of it, in parts if it likes.
+    n_features : int
+        Number of features.
+    is_weighted : bool
+        Whether the chunks have weights.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Number of rows and features.
+    dtype : dtype
+        The precision in which results are wanted.
+    units : Units
+        The units of all passes, once chosen.
+    """
+
+    def __init__(self, carrier, n_features, is_weighted):
+        self._carrier, self.n_features = carrier, n_features
+        self.is_unweighted = not is_weighted
+        facts = carrier.map(tell_facts)
+        self.counts = np.array([fact.n_rows for fact in facts], dtype=np.int64)
+        self.n_rows = int(self.counts.sum())
+        self.shape = self.n_rows, n_features
+        self._n_stored = sum(fact.n_stored for fact in facts)
+        filled = [fact for fact in facts if fact.n_rows > 0]
+        self.dtype = np.result_type(np.float32, *(fact.dtype for fact in filled))
+        self._squares = sum(fact.squares for fact in filled)
+        self._largest_weight = max((fact.largest_weight for fact in filled), default=0)
+        self._runs = itertools.count()
+
+    def choose_units(self, *more):
+        """Choose units in which no square gets lost, those of `more` included."""
+        dtype, exponent = safe_units(self.dtype, self._squares, more, self._magnitude)
+        w_exponent = 0 if self.is_unweighted else weight_exponent(self._largest_weight)
+        self.units = Units(self.dtype, dtype, exponent, w_exponent)
+
+    def _magnitude(self):
+        squares, largest = zip(*self._carrier.map(tell_magnitude), strict=True)
+        with np.errstate(over="ignore"):
+            return float(np.sum(squares)), max(largest)
+
+    def map(self, function, *args):
+        """Call a function of each chunk; a list of what it returns."""
+        return self._carrier.map(function, self.units, *args)
+
+    def sum(self, add, function, *args):
+        """Call a function of each chunk, and add up what it returns."""
+        return self._carrier.sum(add, function, self.units, *args)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        pass
+
+    # --- the passes of a run ---
+
+    def measure(self):
+        """Measure the mean, the range and the variance of each feature."""
+        parts = [part for part in self.map(measure) if part is not None]
+        weights, means, variances, boxes = map(list, zip(*parts, strict=True))
+        self.weight = math.fsum(weights)
+        shares = np.array(weights)[:, np.newaxis] / self.weight
+        means, variances = np.array(means), np.array(variances)
+        self.mean = means[0] + (shares * (means - means[0])).sum(axis=0)
+        self.box = (
+            reduce(np.minimum, [low for low, _ in boxes]),
+            reduce(np.maximum, [high for _, high in boxes]),
+        )
+        return (shares * (variances + (means - self.mean) ** 2)).sum(axis=0)
+
+    def scatter(self, mean, V=None):
+        """As `Rows.scatter`."""
+        return self.sum(add, scatter, mean, V)
+
+    def e_step(self, alpha):
+        """The E-steps of one run."""
+        return ChunkedEStep(self, next(self._runs), float(alpha))
+
+    def assess(self, centers, labels=None, want_labels=True):
+        """As `Rows.assess`."""
+        labels, inertias, masses = zip(
+            *self.map(assess, centers, want_labels), strict=True
+        )
+        labels = np.concatenate(labels) if want_labels else None
+        return labels, math.fsum(inertias), add(masses)
+
+    def distinct(self, enough):
+        """As `Rows.distinct`."""
+        return set().union(*self.map(find_distinct, enough))
+
+    def sample(self, n_clusters, random_state):
+        """Rows drawn by their weights, one from each of many equal parts of all.
+
+        All of them, if they are few: then nothing is left to chance.
+
+        Returns
+        -------
+        rows : Rows
+            The rows drawn, in the units of all.
+        """
+        from ._blocks import Rows
+
+        row_size = max(1, self._n_stored // self.n_rows)
+        size = max(SAMPLED_ROWS * n_clusters, LEAST_SAMPLED)
+        size = max(min(size, SAMPLED_NUMBERS // row_size), 2 * n_clusters)
+        draws = bounds = None
+        if size < self.n_rows:
+            extents = self.counts
+            if not self.is_unweighted:
+                extents = self.map(weigh)
+            bounds = np.concatenate([[0], np.cumsum(extents)])
+            draws = (np.arange(size) + random_state.uniform(size=size)) / size
+            draws *= bounds[-1]
+            if self.is_unweighted:
+                draws = np.minimum(draws.astype(np.int64), self.n_rows - 1)
+        parts, weights = zip(*self.map(draw, bounds, draws), strict=True)
+        parts = [X for X in parts if X.shape[0] > 0]
+        if any(sparse.issparse(X) for X in parts):
+            X = canonical(sparse.vstack(parts, format="csr", dtype=parts[0].dtype))
+        else:
+            X = np.concatenate(parts)
+        weights = None if weights[0] is None else np.concatenate(weights)
+        return Rows(X, weights, self.dtype)
+
+
+def weigh(chunk, units):
+    """Total weight of the rows."""
+    return chunk.rows(units).weight
+
+
+class ChunkedEStep:
+    """The E-steps of one run over chunks, called with centres and temperatures.
+
+    Attributes
+    ----------
+    labels : None
+        They stay with the chunks.
+    """
+
+    labels = None
+
+    def __init__(self, rows, run, alpha):
+        self._rows, self._alpha = rows, alpha
+        self._turns = (Turn(run, step) for step in itertools.count())
+
+    def __call__(self, centers, sigma):
+        """One E-step, as `_steps.EStep` makes it."""
+        rows, turn = self._rows, next(self._turns)
+        return rows.sum(add_moments, share, turn, self._alpha, rows.box, centers, sigma)
+
+    def costliest(self, centers, n):
+        """As `Rows.costliest`."""
+        parts, n_own = zip(*self._rows.map(find_costliest, centers, n), strict=True)
+        candidates = sorted(itertools.chain(*parts), key=lambda c: -c.cost)
+        return candidates[:n], add(n_own)

@@ -1,0 +1,814 @@
+"""Rows in Dask collections: more than one machine can hold, or get through.
+
+Needs the extra ``dask``: ``python -m pip install "skrbfkmeans[dask]"``.
+"""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import asyncio
+import copy
+import sys
+import time
+from concurrent.futures import CancelledError
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import _fit_context
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_feature_names,
+    _check_n_features,
+    check_is_fitted,
+)
+
+from . import _chunks
+from ._checks import scaled, unscaled_inertia
+from ._rbfkmeans import RBFKMeans as LocalRBFKMeans
+from ._rbfkmeans import as_it_was_on_error
+
+try:
+    import dask
+    from dask.array import Array, concatenate, from_delayed
+except ImportError as error:
+    raise ImportError(
+        'skrbfkmeans.dask needs dask: python -m pip install "skrbfkmeans[dask]"'
+    ) from error
+
+__all__ = ["RBFKMeans"]
+
+# Answers are added up so many at a time.
+AT_ONCE = 8
+
+# Chunks of a worker are asked together until they have so many bytes, and arguments
+# of more than so many are not sent with each question.
+TOGETHER, LARGE = 2**26, 2**16
+
+# A pass is made so many times before a loss is taken for final.
+ATTEMPTS = 4
+
+# A pass looks every so many seconds whether there is a worker at all, and gives up
+# when there has been none for so many.
+LOOK, PATIENCE = 2.0, 60.0
+
+
+class RBFKMeans(LocalRBFKMeans):
+    """`skrbfkmeans.RBFKMeans` for Dask arrays and data frames.
+
+    `fit` makes the same steps as on one machine, with the same code. The chunks stay
+    with the workers, and so do the labels and bounds of their rows: in each iteration
+    only the centres go out, and sums of the size of the centres come back. `predict`,
+    `predict_proba` and `transform` are lazy, chunk by chunk. Whatever is not a Dask
+    collection is left to the plain estimator.
+
+    Starts are sought, and swaps are tried, among 1000 rows a cluster (at least 20,000,
+    and all if there are no more), drawn by their weights; the swaps are kept if they
+    lower the free energy of all rows. If `init` is an array, centres and labels are
+    those of the plain estimator, but for rounding, for any chunks.
+
+    Parameters
+    ----------
+    n_clusters, schedule, alpha, learning_rate : object
+        As in `skrbfkmeans.RBFKMeans`.
+    init : {"k-means++", "random"}, callable or array-like, default="k-means++"
+        As in `skrbfkmeans.RBFKMeans`; a callable is given the Dask collection.
+    n_init, refine, max_iter, tol, features, sparse_output : object
+        As in `skrbfkmeans.RBFKMeans`.
+    proba_sigma, store_path, verbose, random_state : object
+        As in `skrbfkmeans.RBFKMeans`.
+    client : distributed.Client, default=None
+        Whose workers do the work; by default those of the scheduler that Dask uses at
+        the time. Copies and pickles of the estimator leave it out, clones keep it.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, sigma_, n_iter_, hardened_ : object
+        As in `skrbfkmeans.RBFKMeans`; arrays are NumPy's.
+    history_, path_, n_steps_, n_features_in_, feature_names_in_ : object
+        As in `skrbfkmeans.RBFKMeans`.
+
+    See Also
+    --------
+    skrbfkmeans.RBFKMeans : The plain estimator, which also fits files larger than
+        memory.
+
+    Notes
+    -----
+    With `dask.distributed`, chunks that do not fit into the memory of the workers go
+    to their disks. When a worker is lost, its chunks are computed anew elsewhere, and
+    the fit goes on; if they cannot be, it ends in an error. With Dask's own scheduler
+    every iteration computes the chunks anew: call ``X.persist()`` before if they fit
+    into memory.
+
+    Results do not depend on who works when, but sums are rounded in another order when
+    the chunks lie with other workers.
+
+    References
+    ----------
+    .. [1] M. Rocklin, "Dask: Parallel Computation with Blocked algorithms and Task
+       Scheduling", SciPy (2015).
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from sklearn.datasets import make_blobs
+    >>> from skrbfkmeans.dask import RBFKMeans
+    >>> X, _ = make_blobs(1000, centers=5, random_state=0)
+    >>> X = da.from_array(X, chunks=(250, 2))
+    >>> model = RBFKMeans(n_clusters=5, random_state=0).fit(X)
+    >>> model.predict(X)
+    dask.array<..., shape=(1000,), dtype=int32, chunksize=(250,), ...>
+    >>> model.to_local().predict([[0.0, 2.0]]).shape
+    (1,)
+    """
+
+    _parameter_constraints: dict = {
+        **LocalRBFKMeans._parameter_constraints,
+        "client": "no_validation",
+    }
+
+    def __init__(
+        self,
+        n_clusters=8,
+        *,
+        schedule="auto",
+        alpha=1.5,
+        learning_rate=1.0,
+        init="k-means++",
+        n_init="auto",
+        refine="auto",
+        max_iter=300,
+        tol=1e-4,
+        features="distance",
+        sparse_output=False,
+        proba_sigma="auto",
+        store_path=False,
+        verbose=0,
+        random_state=None,
+        client=None,
+    ):
+        super().__init__(
+            n_clusters,
+            schedule=schedule,
+            alpha=alpha,
+            learning_rate=learning_rate,
+            init=init,
+            n_init=n_init,
+            refine=refine,
+            max_iter=max_iter,
+            tol=tol,
+            features=features,
+            sparse_output=sparse_output,
+            proba_sigma=proba_sigma,
+            store_path=store_path,
+            verbose=verbose,
+            random_state=random_state,
+        )
+        self.client = client
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, sample_weight=None):
+        """Find the centres.
+
+        Parameters
+        ----------
+        X : Dask array or data frame of shape (n_samples, n_features)
+            The rows; at least `n_clusters` of them. The blocks of an array may be
+            sparse, and the numbers of rows in chunks unknown. Or what the plain
+            estimator takes.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : Dask array or series, or array-like, of shape (n_samples,)
+            Weights of the rows, all 1 by default. A row of weight 0 is as if absent.
+
+        Returns
+        -------
+        self : RBFKMeans
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or sample_weight has a value that is not allowed;
+            the estimator then stays as it was.
+        RuntimeError
+            If workers are lost, and what they held cannot be computed anew, or if
+            none is left.
+        """
+        if not dask.is_dask_collection(X):
+            return super().fit(X, y, sample_weight)
+        with as_it_was_on_error(self):
+            rows = self._gather_rows(X, sample_weight, reset=True)
+            self._check_parameters(rows)
+            init = self._check_init(self.init, rows)
+            rows.choose_units(*([init] if isinstance(init, np.ndarray) else []))
+            task = self._begin_task(init, X, y, sample_weight)
+            self._fit(X, rows, rows.units.x_exponent, rows.units.w_exponent, init, task)
+            if task is not None:
+                task.end()
+            return self
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        """Go on with one more batch of rows; each chunk of a collection is a batch.
+
+        Parameters
+        ----------
+        X : Dask array or data frame of shape (n_samples, n_features)
+            The rows; the first chunk needs at least `n_clusters`. Or what the plain
+            estimator takes.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : Dask array or series, or array-like, of shape (n_samples,)
+            Weights of the rows, all 1 by default.
+
+        Returns
+        -------
+        self : RBFKMeans
+            The estimator; its `labels_` and `inertia_` are those of the last chunk.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or sample_weight has a value that is not allowed; the
+            estimator then stays as it was.
+        """
+        if not dask.is_dask_collection(X):
+            return super().partial_fit(X, y, sample_weight)
+        blocks = _blocks_of(X)
+        with as_it_was_on_error(self):
+            for batch in zip(
+                blocks, _weights_of(X, blocks, sample_weight), strict=True
+            ):
+                rows, weights = self._compute(*batch)
+                if hasattr(rows, "tocsr"):
+                    rows = rows.tocsr()
+                if rows.shape[0] > 0:
+                    super().partial_fit(rows, sample_weight=weights)
+        return self
+
+    def predict(self, X):
+        """Nearest centre of each row; the first, in case of ties.
+
+        Parameters
+        ----------
+        X : Dask array or data frame of shape (n_samples, n_features)
+            The rows. Or what the plain estimator takes.
+
+        Returns
+        -------
+        labels : Dask array of shape (n_samples,), int32
+            Indices of the centres, not computed yet.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X has another number of features than in `fit`.
+        """
+        if not dask.is_dask_collection(X):
+            return super().predict(X)
+        return self._lazily(X, "predict", np.empty(0, dtype=np.int32))
+
+    def predict_proba(self, X):
+        """Soft membership of each row in each cluster.
+
+        Parameters
+        ----------
+        X : Dask array or data frame of shape (n_samples, n_features)
+            The rows. Or what the plain estimator takes.
+
+        Returns
+        -------
+        P : Dask array of shape (n_samples, n_clusters)
+            Rows that sum to one, not computed yet.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X has another number of features than in `fit`.
+        """
+        if not dask.is_dask_collection(X):
+            return super().predict_proba(X)
+        return self._lazily(X, "predict_proba", np.empty((0, 0), dtype=_dtype_of(X)))
+
+    def transform(self, X):
+        """Map each row to `n_clusters` new features, chosen by `features`.
+
+        Parameters
+        ----------
+        X : Dask array or data frame of shape (n_samples, n_features)
+            The rows. Or what the plain estimator takes.
+
+        Returns
+        -------
+        X_new : Dask array of shape (n_samples, n_clusters)
+            As the plain estimator's, not computed yet.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X has another number of features than in `fit`.
+        """
+        check_is_fitted(self)
+        return self._transform(X)
+
+    def _transform(self, X):
+        if not dask.is_dask_collection(X):
+            return super()._transform(X)
+        meta = np.empty((0, 0), dtype=_dtype_of(X))
+        if self.sparse_output and self.features == "responsibility":
+            meta = sparse.csr_matrix(meta)
+        return self._lazily(X, "transform", meta)
+
+    def score(self, X, y=None, sample_weight=None):
+        """Minus the inertia of the rows: the higher, the better.
+
+        Parameters
+        ----------
+        X : Dask array or data frame of shape (n_samples, n_features)
+            The rows. Or what the plain estimator takes.
+        y : Ignored
+            Present for scikit-learn's conventions.
+        sample_weight : Dask array or series, or array-like, of shape (n_samples,)
+            Weights of the rows, all 1 by default.
+
+        Returns
+        -------
+        score : float
+            Minus the weighted sum of the squared distances to the nearest centre.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If X or sample_weight has a value that is not allowed.
+        """
+        if not dask.is_dask_collection(X):
+            return super().score(X, y, sample_weight)
+        check_is_fitted(self)
+        rows = self._gather_rows(X, sample_weight, reset=False)
+        rows.choose_units()
+        centers = self.cluster_centers_.astype(np.float64)
+        _, inertia, _ = rows.assess(
+            scaled(centers, rows.units.x_exponent), want_labels=False
+        )
+        return -unscaled_inertia(inertia, rows.units.x_exponent, rows.units.w_exponent)
+
+    def to_local(self):
+        """The plain estimator, with the same parameters and what has been fitted.
+
+        Returns
+        -------
+        model : skrbfkmeans.RBFKMeans
+            It shares its arrays with this one.
+        """
+        parameters = self.get_params(deep=False)
+        del parameters["client"]
+        local = LocalRBFKMeans(**parameters)
+        fitted = {
+            name: value
+            for name, value in vars(self).items()
+            if name == "_stream" or (name.endswith("_") and not name.startswith("__"))
+        }
+        vars(local).update(fitted)
+        return local
+
+    # --- collections ---
+
+    def _gather_rows(self, X, sample_weight, reset):
+        """All rows of a collection, each chunk checked where it is."""
+        blocks = _blocks_of(X)
+        weights = _weights_of(X, blocks, sample_weight)
+        self._check_features(X, reset)
+        model = self._predictor()
+        chunks = [
+            dask.delayed(partial(_chunks.check, model, number))(*block)
+            for number, block in enumerate(zip(blocks, weights, strict=True))
+        ]
+        client = self._find_client()
+        carrier = OwnScheduler(chunks) if client is None else Workers(client, chunks)
+        return _chunks.ChunkedRows(
+            carrier, self.n_features_in_, is_weighted=sample_weight is not None
+        )
+
+    def _check_features(self, X, reset):
+        """Number and names of the features, from what is known without computing."""
+        if isinstance(X, Array):
+            like = np.broadcast_to(np.zeros(1), (1, X.shape[1]))
+        else:
+            like = X._meta
+        _check_feature_names(self, like, reset=reset)
+        _check_n_features(self, like, reset=reset)
+
+    def _find_client(self):
+        """The client whose workers do the work; None for Dask's own scheduler."""
+        if self.client is not None:
+            return self.client
+        owner = getattr(dask.base.get_scheduler(), "__self__", None)
+        return owner if hasattr(owner, "scatter") else None
+
+    def _compute(self, *some):
+        """What some delayed objects come to."""
+        client = self._find_client()
+        return dask.compute(*some, scheduler=None if client is None else client)
+
+    def _predictor(self):
+        """The plain estimator with all that predicting needs, and no more."""
+        model = self.to_local()
+        for name in "labels_", "history_", "path_", "_stream":
+            vars(model).pop(name, None)
+        return model
+
+    def _lazily(self, X, method, meta):
+        """What a method of the plain estimator returns, chunk by chunk."""
+        check_is_fitted(self)
+        self._check_features(X, reset=False)
+        widths = (self._n_features_out,) if meta.ndim == 2 else ()
+        call = partial(_call_method, self._predictor(), method, meta, widths)
+        if isinstance(X, Array):
+            X = _in_full_rows(X)
+            shape = X.chunks[:1] + tuple((width,) for width in widths)
+            drop = {} if widths else {"drop_axis": 1}
+            return X.map_blocks(call, chunks=shape, dtype=meta.dtype, meta=meta, **drop)
+        blocks = [
+            from_delayed(dask.delayed(call)(block), (np.nan, *widths), meta=meta)
+            for block in _blocks_of(X)
+        ]
+        return concatenate(blocks, allow_unknown_chunksizes=True)
+
+    # --- starts and swaps ---
+
+    def _check_init(self, init, X):
+        if dask.is_dask_collection(init):
+            init = self._compute(init)[0]
+        return super()._check_init(init, X)
+
+    def _start(self, init, X, rows, x_exponent, random_state):
+        if not (isinstance(init, str) and isinstance(rows, _chunks.ChunkedRows)):
+            return super()._start(init, X, rows, x_exponent, random_state)
+        with rows.sample(self.n_clusters, random_state) as sample:
+            return super()._start(init, X, sample, x_exponent, random_state)
+
+    def _refine(self, rows, run, n_swaps, *, verbose, store_path, task, **options):
+        """The run after swaps that were tried on some of the rows."""
+        from ._annealing import cool
+        from ._refinement import go_on
+
+        if not isinstance(rows, _chunks.ChunkedRows):
+            options |= {"verbose": verbose, "store_path": store_path, "task": task}
+            return super()._refine(rows, run, n_swaps, **options)
+        n_left = options["max_iter"] - len(run.history["sigma"])
+        if n_left <= 0:
+            return run
+        trial = {**options, "store_path": False, "task": None}
+        random_state = check_random_state(self.random_state)
+        with rows.sample(self.n_clusters, random_state) as sample:
+            sample.measure()
+            few = cool(sample, run.centers, np.array([run.sigma]), **trial)
+            if not few.settled:
+                return run
+            few = super()._refine(sample, few, n_swaps, verbose=verbose, **trial)
+        run.history["swaps_tried"][-1] += sum(few.history["swaps_tried"])
+        n_kept = sum(few.history["swaps_kept"])
+        if n_kept == 0:
+            return run
+        options |= {"max_iter": n_left, "store_path": store_path, "task": task}
+        return go_on(rows, run, few.centers, n_kept, verbose=verbose, **options)
+
+    # --- copies ---
+
+    def __getstate__(self):
+        """A client cannot travel."""
+        state = super().__getstate__()
+        return {**state, "client": None} if "client" in state else state
+
+    def __sklearn_clone__(self):
+        twin = super(RBFKMeans, copy.copy(self)).__sklearn_clone__()
+        twin.client = self.client
+        return twin
+
+
+# --- collections -------------------------------------------------------------
+
+
+def _blocks_of(X):
+    """The chunks of a collection of rows, as delayed objects."""
+    if isinstance(X, Array):
+        if X.ndim != 2:
+            raise ValueError(f"X must be a 2-D Dask array; it has {X.ndim} dimensions.")
+        return list(_in_full_rows(X).to_delayed().ravel())
+    if not hasattr(X, "to_delayed") or not hasattr(X, "columns"):
+        raise ValueError(
+            "X must be a Dask array or data frame; it is a "
+            f"{type(X).__module__}.{type(X).__name__}."
+        )
+    return list(X.to_delayed())
+
+
+def _in_full_rows(X):
+    """An array with all features in one chunk."""
+    return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+
+
+def _weights_of(X, blocks, sample_weight):
+    """The weights that go with each of the chunks of X."""
+    if sample_weight is None or np.isscalar(sample_weight):
+        return [sample_weight] * len(blocks)
+    if not dask.is_dask_collection(sample_weight):
+        return _cut(np.asarray(sample_weight), blocks, X)
+    if isinstance(sample_weight, Array) and isinstance(X, Array):
+        sizes = X.chunks[:1] + sample_weight.chunks
+        if not np.isnan(np.concatenate(sizes)).any():
+            if sample_weight.shape != X.shape[:1]:
+                raise ValueError(
+                    f"sample_weight.shape == {sample_weight.shape}, expected "
+                    f"{X.shape[:1]}!"
+                )
+            sample_weight = sample_weight.rechunk(X.chunks[:1])
+    weights = list(np.ravel(sample_weight.to_delayed()))
+    if len(weights) != len(blocks):
+        raise ValueError(
+            f"sample_weight has {len(weights)} chunks, but X has {len(blocks)}, and "
+            "their sizes are not known: call compute_chunk_sizes() on both."
+        )
+    return weights
+
+
+def _cut(weights, blocks, X):
+    """Weights in memory, cut as the chunks of X are."""
+    sizes = X.chunks[0] if isinstance(X, Array) else (np.nan,)
+    if np.isnan(sizes).any():
+        sizes = dask.compute([dask.delayed(_n_rows)(block) for block in blocks])[0]
+    if weights.shape != (sum(sizes),):
+        raise ValueError(
+            f"sample_weight.shape == {weights.shape}, expected {(sum(sizes),)}!"
+        )
+    return np.split(weights, np.cumsum(sizes)[:-1])
+
+
+def _n_rows(block):
+    return block.shape[0]
+
+
+def _dtype_of(X):
+    """The precision of results for X, as far as is known without computing."""
+    dtypes = [X.dtype] if isinstance(X, Array) else list(X.dtypes)
+    is_single = all(dtype == np.float32 for dtype in dtypes)
+    return np.dtype(np.float32 if is_single else np.float64)
+
+
+def _call_method(model, method, meta, widths, X):
+    """A method of the plain estimator for one chunk, which may be empty."""
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+    if X.shape[0] == 0:
+        return (
+            type(meta)((0, *widths))
+            if sparse.issparse(meta)
+            else np.empty((0, *widths), dtype=meta.dtype)
+        )
+    return getattr(model, method)(X)
+
+
+# --- who carries the calls ---------------------------------------------------
+
+
+class OwnScheduler:
+    """Carries calls to chunks that Dask's own scheduler computes for every pass.
+
+    What the chunks remember is kept here in between.
+
+    Parameters
+    ----------
+    chunks : list of Delayed
+        The chunks.
+    """
+
+    def __init__(self, chunks):
+        self._chunks, self._memories = chunks, [None] * len(chunks)
+
+    def map(self, function, *args):
+        """Call a function of each chunk; a list of what it returns."""
+        return self._compute(function, args, list)
+
+    def sum(self, add, function, *args):
+        """Call a function of each chunk, and add up what it returns."""
+
+        def combine(answers):
+            return _add_up(answers, dask.delayed(add))
+
+        return self._compute(function, args, combine)
+
+    def _compute(self, function, args, combine):
+        asked = [
+            dask.delayed(partial(_ask, memory, function, args), nout=2)(chunk)
+            for chunk, memory in zip(self._chunks, self._memories, strict=True)
+        ]
+        answers, memories = zip(*asked, strict=True)
+        answer, self._memories = dask.compute(combine(answers), list(memories))
+        return answer
+
+
+def _ask(memory, function, args, chunk):
+    """Call a function of a chunk that is new and remembers what it is told."""
+    chunk.memory = memory
+    return function(chunk, *args), chunk.memory
+
+
+class Workers:
+    """Carries calls to chunks that stay with the workers of a cluster.
+
+    A pass during which workers are lost is made again.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Whose workers.
+    chunks : list of Delayed
+        The chunks; from now on in the memory, or on the disks, of the workers.
+    """
+
+    def __init__(self, client, chunks):
+        if getattr(client, "asynchronous", False):
+            raise ValueError("client must not be asynchronous.")
+        if client.status != "running":
+            raise RuntimeError(f"The client is {client.status}.")
+        self._client, self._chunks = client, client.compute(chunks)
+        self._threads, self._sizes, self._groups = None, None, []
+        self._insist(self._locate)
+
+    def map(self, function, *args):
+        """Call a function of each chunk; a list of what it returns."""
+
+        def attempt():
+            answers = [None] * len(self._chunks)
+            parts = self._fetch(self._ask(None, function, args))
+            for (_, numbers), part in zip(self._groups, parts, strict=True):
+                for number, answer in zip(numbers, part, strict=True):
+                    answers[number] = answer
+            return answers
+
+        return self._insist(attempt)
+
+    def sum(self, add, function, *args):
+        """Call a function of each chunk, and add up what it returns."""
+
+        def attempt():
+            answers = {}
+            asked = self._ask(add, function, args)
+            for (home, _), answer in zip(self._groups, asked, strict=True):
+                answers.setdefault(home, []).append(answer)
+            parts = [
+                _add_up(some, partial(self._submit, home, add))
+                for home, some in answers.items()
+            ]
+            return add(self._fetch(parts))
+
+        return self._insist(attempt)
+
+    def _ask(self, add, function, args):
+        """What each group of chunks answers, as futures."""
+        self._locate()
+        n_bytes = sum(getattr(arg, "nbytes", 0) for arg in args)
+        if n_bytes > LARGE:  # each worker gets them but once
+            [args] = self._client.scatter([args], broadcast=True, hash=False)
+        return [
+            self._submit(
+                home, _ask_each, [self._chunks[i] for i in numbers], args, function, add
+            )
+            for home, numbers in self._groups
+        ]
+
+    def _submit(self, home, function, *args):
+        """Have a function called where the chunks are, and nowhere else."""
+        return self._client.submit(function, *args, workers=[home], pure=False)
+
+    def _locate(self):
+        """Find out where the chunks are, if workers came or went."""
+        threads = self._client.sync(self._count_threads)
+        if threads == self._threads:
+            return
+        self._groups = []
+        self._wait(self._chunks)
+        for chunk in self._chunks:
+            if chunk.status == "error":
+                raise chunk.exception()
+        holders = self._client.who_has(self._chunks)
+        homes = {}
+        for number, chunk in enumerate(self._chunks):
+            here = sorted(set(holders.get(chunk.key, ())) & set(threads))
+            if not here:
+                raise LostError
+            homes.setdefault(here[0], []).append(number)
+        if self._sizes is None:
+            sizes = self._client.map(sys.getsizeof, self._chunks, pure=False)
+            self._sizes = self._fetch(sizes)
+        self._groups = [
+            (home, group)
+            for home, numbers in homes.items()
+            for group in _in_groups(numbers, self._sizes, threads[home])
+        ]
+        self._threads = threads
+
+    def _fetch(self, futures):
+        """What the futures come to."""
+        gather = partial(self._client.gather, futures, asynchronous=True)
+        return self._client.sync(self._watch, gather)
+
+    def _wait(self, futures):
+        """Wait until the futures are there, or failed."""
+        from distributed import wait
+
+        self._client.sync(self._watch, partial(wait, futures))
+
+    async def _watch(self, begin):
+        """Wait for something, but not for workers that are gone.
+
+        Without this, a task that only a lost worker may do would be waited for, and
+        an answer that was lost on its way, too.
+        """
+        last_seen = time.monotonic()
+        with self._client.as_current():
+            task = asyncio.ensure_future(begin())
+        try:
+            while not (await asyncio.wait([task], timeout=LOOK))[0]:
+                threads = await self._count_threads()
+                if any(home not in threads for home, _ in self._groups):
+                    raise LostError
+                if threads:
+                    last_seen = time.monotonic()
+                elif time.monotonic() - last_seen > PATIENCE:
+                    raise RuntimeError(
+                        f"The client has had no workers for {PATIENCE:.0f} seconds."
+                    )
+            return await task
+        finally:
+            task.cancel()
+
+    async def _count_threads(self):
+        """The workers there are, and the number of threads of each."""
+        try:
+            return await self._client.nthreads()
+        except OSError as error:
+            raise RuntimeError("The scheduler cannot be reached any more.") from error
+
+    def _insist(self, attempt):
+        """Make a pass, again if workers are lost."""
+        from distributed import KilledWorker
+
+        for n_left in reversed(range(ATTEMPTS)):
+            try:
+                return attempt()
+            except (LostError, KilledWorker, CancelledError) as error:
+                self._threads, self._groups = None, []
+                is_final = any(
+                    chunk.status in ("cancelled", "error") for chunk in self._chunks
+                )
+                if n_left == 0 or is_final:
+                    raise RuntimeError(
+                        "Workers were lost, and with them chunks of X or of "
+                        "sample_weight that could not be computed anew."
+                    ) from error
+                time.sleep(0.1 * LOOK)
+
+
+class LostError(Exception):
+    """A worker is gone that held chunks."""
+
+
+def _in_groups(numbers, sizes, n_threads):
+    """Chunks of one worker that are asked together.
+
+    All threads have something to do, and small chunks do not cost a message each.
+    """
+    limit = min(TOGETHER, sum(sizes[i] for i in numbers) / n_threads)
+    groups, filled = [], np.inf
+    for i in numbers:
+        if filled + 0.5 * sizes[i] > limit:
+            groups.append([])
+            filled = 0.0
+        groups[-1].append(i)
+        filled += sizes[i]
+    return groups
+
+
+def _ask_each(chunks, args, function, add):
+    """A list of what some chunks answer, or what `add` makes of it."""
+    answers = [function(chunk, *args) for chunk in chunks]
+    return answers if add is None else add(answers)
+
+
+def _add_up(answers, add):
+    """Add up answers, so many at a time."""
+    answers = list(answers)
+    while len(answers) > 1:
+        answers = [
+            add(answers[i : i + AT_ONCE]) for i in range(0, len(answers), AT_ONCE)
+        ]
+    return answers[0]
