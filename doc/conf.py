@@ -66,6 +66,7 @@ GALLERY = [
     "plot_cosine.py",
     "plot_moons_and_circles.py",
     "plot_missing_values.py",
+    "plot_larger_than_memory.py",
 ]
 
 sphinx_gallery_conf = {
@@ -90,6 +91,7 @@ ELSEWHERE = {
     "sklearn.": "https://scikit-learn.org/stable/modules/generated/{}.html",
     "numpy.": "https://numpy.org/doc/stable/reference/generated/{}.html",
     "scipy.": "https://docs.scipy.org/doc/scipy/reference/generated/{}.html",
+    "distributed.": "https://distributed.dask.org/en/stable/api.html",
     "matplotlib.": "https://matplotlib.org/stable/api/index.html",
 }
 

@@ -8,11 +8,13 @@ the calls is not known here, so that nothing here depends on Dask.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import hashlib
 import itertools
 import math
 from collections import namedtuple
 from dataclasses import dataclass
 from functools import reduce
+from operator import xor
 
 import numpy as np
 from scipy import sparse
@@ -45,31 +47,6 @@ Turn = namedtuple("Turn", "run step")
 
 
 @dataclass(eq=False)
-class Memory:
-    """What the E-steps of a run have left in a chunk.
-
-    On its way elsewhere, or to the disk, it keeps the labels alone: bounds and
-    running sums are larger, and cost but one full pass.
-
-    Attributes
-    ----------
-    turn : Turn
-        The step it dates from.
-    e_step : EStep or None
-        Bounds and running sums, without the rows.
-    labels : ndarray of shape (n_samples,), int32
-        Nearest centres.
-    """
-
-    turn: Turn
-    e_step: object
-    labels: np.ndarray
-
-    def __getstate__(self):
-        return {**vars(self), "e_step": None}
-
-
-@dataclass(eq=False)
 class Chunk:
     """Some of the rows, checked.
 
@@ -83,15 +60,19 @@ class Chunk:
         Their weights.
     number : int
         Which of all chunks it is.
-    memory : Memory or None
-        What the last E-step has left.
+    memory : tuple of Turn and EStep, or None
+        What the last E-step has left: labels, bounds and running sums. They do not
+        travel, and do not go to the disk: they cost but one full pass.
     """
 
     X: np.ndarray
     squares: float
     weights: np.ndarray | None
     number: int
-    memory: Memory | None = None
+    memory: tuple | None = None
+
+    def __getstate__(self):
+        return {**vars(self), "memory": None}
 
     def __sizeof__(self):
         X = self.X
@@ -172,29 +153,29 @@ def scatter(chunk, units, mean, V):
 
 
 def share(chunk, units, turn, alpha, box, centers, sigma):
-    """One E-step: its moments, or None of rows without weight.
+    """One E-step: its moments, if rows have weight, and a mark of the labels.
 
     What it leaves in the chunk speeds up the next step. A chunk that has missed a
-    step, or that makes one for the second time, begins anew.
+    step, or makes one for the second time, begins anew.
     """
     from ._steps import EStep
 
     with chunk.rows(units) as rows:
         if rows.n_rows == 0 or rows.weight == 0.0:
-            return None
+            return None, 0
         rows.box = box
         memory, chunk.memory = chunk.memory, None
-        is_next = memory is not None and memory.turn == (turn.run, turn.step - 1)
-        if is_next and memory.e_step is not None:
-            e_step = memory.e_step
+        if memory is not None and memory[0] == (turn.run, turn.step - 1):
+            e_step = memory[1]
             e_step.rows = rows
         else:
-            labels = memory.labels.copy() if is_next else None
-            e_step = EStep(rows, alpha, labels)
+            e_step = EStep(rows, alpha)
         moments = e_step(centers, sigma)
         e_step.rows = None
-        chunk.memory = Memory(turn, e_step, e_step.labels)
-    return moments
+        chunk.memory = turn, e_step
+    key = chunk.number.to_bytes(8, "little")
+    mark = hashlib.blake2b(e_step.labels.tobytes(), digest_size=8, key=key)
+    return moments, int.from_bytes(mark.digest(), "little")
 
 
 def find_costliest(chunk, units, centers, n):
@@ -266,18 +247,23 @@ def draw(chunk, units, bounds, draws):
 # --- how answers add up ------------------------------------------------------
 
 
-def add_moments(some):
-    """Moments of all rows, from those of chunks, about the origins of the first."""
-    some = [moments for moments in some if moments is not None]
-    if len(some) < 2:
-        return some[0] if some else None
-    origins, sums, masses, totals = (array.copy() for array in some[0])
-    for other in some[1:]:
+def add_shares(some):
+    """Moments of all rows, from those of chunks, about the origins of the first.
+
+    The marks come to the mark of all labels.
+    """
+    moments, marks = zip(*some, strict=True)
+    mark = reduce(xor, marks)
+    moments = [one for one in moments if one is not None]
+    if len(moments) < 2:
+        return moments[0] if moments else None, mark
+    origins, sums, masses, totals = (array.copy() for array in moments[0])
+    for other in moments[1:]:
         sums += other.sums
         sums += other.masses[:, np.newaxis] * (other.origins - origins)
         masses += other.masses
         totals += other.totals
-    return type(some[0])(origins, sums, masses, totals)
+    return type(moments[0])(origins, sums, masses, totals), mark
 
 
 def add(some):
@@ -439,13 +425,21 @@ class ChunkedEStep:
     labels = None
 
     def __init__(self, rows, run, alpha):
-        self._rows, self._alpha = rows, alpha
+        self._rows, self._alpha, self._mark = rows, alpha, None
         self._turns = (Turn(run, step) for step in itertools.count())
 
     def __call__(self, centers, sigma):
-        """One E-step, as `_steps.EStep` makes it."""
-        rows, turn = self._rows, next(self._turns)
-        return rows.sum(add_moments, share, turn, self._alpha, rows.box, centers, sigma)
+        """One E-step, as `_steps.EStep` makes it.
+
+        Chunks may have forgotten their labels, so all rows together tell by their
+        mark whether one has changed.
+        """
+        rows, turn, former = self._rows, next(self._turns), self._mark
+        moments, self._mark = rows.sum(
+            add_shares, share, turn, self._alpha, rows.box, centers, sigma
+        )
+        n_changed = 0.0 if self._mark == former else max(moments.n_changed, 1.0)
+        return moments.with_changed(n_changed)
 
     def costliest(self, centers, n):
         """As `Rows.costliest`."""

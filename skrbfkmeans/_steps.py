@@ -67,6 +67,12 @@ class Moments(namedtuple("Moments", "origins sums masses totals")):
     n_changed = property(lambda self: self.totals[_kernels.CHANGED])
     n_picked = property(lambda self: self.totals[_kernels.PICKED])
 
+    def with_changed(self, n_changed):
+        """The same with another number of rows whose label has changed."""
+        totals = self.totals.copy()
+        totals[_kernels.CHANGED] = n_changed
+        return self._replace(totals=totals)
+
     def means(self, which):
         """Weighted means of the shares of some centres."""
         masses = self.masses[which, np.newaxis]

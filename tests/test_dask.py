@@ -462,22 +462,23 @@ def test_moments_add_up_about_any_origins(rng):
     moved = moments[1]
     moved = Moments(moved.origins + 5.0, moved.sums - 5.0 * moved.masses[:, None],
                     moved.masses, moved.totals)  # fmt: skip
-    added = _chunks.add_moments([None, moments[0], None, moved])
+    added, mark = _chunks.add_shares([(None, 1), (moments[0], 2), (moved, 4)])
     np.testing.assert_allclose(added.masses, expected.masses)
     np.testing.assert_allclose(added.means(slice(None)), expected.means(slice(None)))
     np.testing.assert_allclose(added.free_energy, expected.free_energy)
-    assert _chunks.add_moments([None]) is None
+    assert mark == 7
+    assert _chunks.add_shares([(None, 5)]) == (None, 5)
 
 
 def take_steps(rows, model, n=3, disturb=lambda chunk: None):
-    """Totals of n steps of k-means, with something done to the chunk in between."""
+    """Moments of n steps of k-means, with something done to the chunk in between."""
     units = _chunks.Units(np.dtype(float), np.dtype(float), 0, 0)
     chunk = _chunks.check(model, 0, rows, None)
     box = rows.min(axis=0), rows.max(axis=0)
     steps = []
     for step in range(n):
         turn = _chunks.Turn(0, step)
-        steps.append(_chunks.share(chunk, units, turn, 1.5, box, rows[:12], 0.0))
+        steps.append(_chunks.share(chunk, units, turn, 1.5, box, rows[:12], 0.0)[0])
         chunk = disturb(chunk) or chunk
     return steps
 
@@ -490,19 +491,27 @@ def test_rows_whose_share_is_proved_are_left_alone_in_chunks_too():
     assert [step.n_changed for step in steps] == [len(rows), 0.0, 0.0]
 
 
-def test_a_chunk_on_its_way_keeps_its_labels_and_no_bounds():
-    model = LocalRBFKMeans(12).fit(X)
-    steps = take_steps(X, model, disturb=lambda c: pickle.loads(pickle.dumps(c)))
+def turn_back(chunk):
+    chunk.memory = _chunks.Turn(0, 5), chunk.memory[1]
+
+
+@pytest.mark.parametrize(
+    "disturb", [lambda chunk: pickle.loads(pickle.dumps(chunk)), turn_back]
+)
+def test_a_chunk_that_has_travelled_or_missed_a_step_begins_anew(disturb):
+    steps = take_steps(X, LocalRBFKMeans(12).fit(X), disturb=disturb)
     assert [step.n_picked for step in steps] == [len(X)] * 3
-    assert [step.n_changed for step in steps] == [len(X), 0.0, 0.0]
-
-
-def test_a_step_made_twice_does_not_seem_to_change_nothing():
-    def turn_back(chunk):
-        chunk.memory.turn = chunk.memory.turn._replace(step=5)
-
-    steps = take_steps(X, LocalRBFKMeans(12).fit(X), disturb=turn_back)
     assert [step.n_changed for step in steps] == [len(X)] * 3
+
+
+def test_a_fit_settles_though_its_chunks_forget(monkeypatch):
+    def forget(chunk, *args):
+        chunk.memory = None
+        return share(chunk, *args)
+
+    share = _chunks.share
+    monkeypatch.setattr(_chunks, "share", forget)
+    assert_same(*fits((700, 4)))
 
 
 def test_answers_are_as_large_for_many_rows_as_for_few():
