@@ -67,6 +67,7 @@ GALLERY = [
     "plot_moons_and_circles.py",
     "plot_missing_values.py",
     "plot_larger_than_memory.py",
+    "plot_autoencoder.py",
 ]
 
 sphinx_gallery_conf = {

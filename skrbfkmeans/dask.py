@@ -40,9 +40,12 @@ __all__ = ["RBFKMeans"]
 # Answers are added up so many at a time.
 AT_ONCE = 8
 
-# Chunks of a worker are asked together until they have so many bytes, and arguments
-# of more than so many are not sent with each question.
-TOGETHER, LARGE = 2**26, 2**16
+# Chunks that take more than this share of a worker's memory do not stay there all at
+# once; then those asked together take at most so much of it.
+FITTING, TOGETHER = 0.5, 0.1
+
+# Arguments of more bytes than this are not sent with each question.
+LARGE = 2**16
 
 # A pass is made so many times before a loss is taken for final.
 ATTEMPTS = 4
@@ -601,7 +604,7 @@ class OwnScheduler:
         """Call a function of each chunk, and add up what it returns."""
 
         def combine(answers):
-            return _add_up(answers, dask.delayed(add))
+            return _add_up(answers, dask.delayed(add), 1)[0]
 
         return self._compute(function, args, combine)
 
@@ -664,10 +667,9 @@ class Workers:
             asked = self._ask(add, function, args)
             for (home, _), answer in zip(self._groups, asked, strict=True):
                 answers.setdefault(home, []).append(answer)
-            parts = [
-                _add_up(some, partial(self._submit, home, add))
-                for home, some in answers.items()
-            ]
+            parts = []
+            for home, some in answers.items():  # a few are not worth a message
+                parts += _add_up(some, partial(self._submit, home, add), AT_ONCE)
             return add(self._fetch(parts))
 
         return self._insist(attempt)
@@ -709,10 +711,11 @@ class Workers:
         if self._sizes is None:
             sizes = self._client.map(sys.getsizeof, self._chunks, pure=False)
             self._sizes = self._fetch(sizes)
+        limits = self._fetch([self._submit(home, _memory_limit) for home in homes])
         self._groups = [
             (home, group)
-            for home, numbers in homes.items()
-            for group in _in_groups(numbers, self._sizes, threads[home])
+            for (home, numbers), limit in zip(homes.items(), limits, strict=True)
+            for group in _in_groups(numbers, self._sizes, threads[home], limit)
         ]
         self._threads = threads
 
@@ -782,12 +785,22 @@ class LostError(Exception):
     """A worker is gone that held chunks."""
 
 
-def _in_groups(numbers, sizes, n_threads):
-    """Chunks of one worker that are asked together.
+def _memory_limit():
+    """Bytes that the worker of this task may take."""
+    from distributed import get_worker
 
-    All threads have something to do, and small chunks do not cost a message each.
+    return get_worker().memory_manager.memory_limit or np.inf
+
+
+def _in_groups(numbers, sizes, n_threads, memory_limit):
+    """Chunks of one worker that are asked together, all at once in its memory.
+
+    A group for each thread if they fit; else as many as they need.
     """
-    limit = min(TOGETHER, sum(sizes[i] for i in numbers) / n_threads)
+    size = sum(sizes[i] for i in numbers)
+    limit = size / n_threads
+    if size > FITTING * memory_limit:
+        limit = min(limit, TOGETHER * memory_limit)
     groups, filled = [], np.inf
     for i in numbers:
         if filled + 0.5 * sizes[i] > limit:
@@ -804,11 +817,11 @@ def _ask_each(chunks, args, function, add):
     return answers if add is None else add(answers)
 
 
-def _add_up(answers, add):
-    """Add up answers, so many at a time."""
+def _add_up(answers, add, n_most):
+    """Add up answers, so many at a time, until there are at most so many."""
     answers = list(answers)
-    while len(answers) > 1:
+    while len(answers) > n_most:
         answers = [
             add(answers[i : i + AT_ONCE]) for i in range(0, len(answers), AT_ONCE)
         ]
-    return answers[0]
+    return answers

@@ -520,12 +520,16 @@ def test_answers_are_as_large_for_many_rows_as_for_few():
     assert sizes[0] == sizes[1] < 2000
 
 
-def test_small_chunks_are_asked_together_and_every_thread_is_busy():
-    groups = module._in_groups(list(range(10)), [100] * 10, 4)
+def test_chunks_in_memory_are_asked_together_and_every_thread_is_busy():
+    groups = module._in_groups(list(range(10)), [100] * 10, 4, 1e9)
     assert [i for group in groups for i in group] == list(range(10))
     assert len(groups) == 4
-    large = module._in_groups([3, 5, 8], [0] * 3 + [2**27] * 6, 1)
-    assert large == [[3], [5], [8]]
+    assert module._in_groups([3, 5, 8], [10] * 9, 1, np.inf) == [[3, 5, 8]]
+
+
+def test_large_chunks_are_not_brought_into_memory_together():
+    assert module._in_groups([3, 5, 8], [10] * 9, 1, 50) == [[3], [5], [8]]
+    assert module._in_groups([3, 5, 8], [10] * 9, 1, 60) == [[3, 5, 8]]
 
 
 # --- workers -----------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""What is asked of tensors, and in which precision they are computed."""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+from numbers import Integral, Real
+
+import torch
+
+# --- kinds of numbers --------------------------------------------------------
+
+
+def working_dtype(dtype):
+    """The dtype to compute in."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def output_dtype(dtype, device):
+    """The dtype of probabilities: as with softmax, half precision is not autocast's."""
+    is_autocast = torch.is_autocast_enabled(device.type)
+    return working_dtype(dtype) if is_autocast else dtype
+
+
+def as_array(tensor):
+    """The tensor as an array, float32 if NumPy has no such dtype."""
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point():
+        tensor = tensor.to(working_dtype(tensor.dtype))
+    return tensor.numpy()
+
+
+def draw_seed(generator):
+    """A seed for NumPy."""
+    device = "cpu" if generator is None else generator.device
+    return int(torch.randint(2**31 - 1, (), generator=generator, device=device))
+
+
+# --- checks of arguments -----------------------------------------------------
+
+
+def kind(value):
+    """What a value is, for an error message."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of {value.dtype}"
+    return f"a {type(value).__name__}"
+
+
+def check_floating(tensor, name):
+    if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point():
+        raise TypeError(
+            f"{name} must be a tensor of floating point numbers; got {kind(tensor)}."
+        )
+
+
+def check_device(tensor, name, other, other_name):
+    if tensor.device != other.device:
+        raise ValueError(
+            f"{name} is on {tensor.device}, but {other_name} on {other.device}: move "
+            "one of them with .to(device)."
+        )
+
+
+def check_alphas(alpha, z, dim):
+    """A tensor of alphas with the entmax dimension last."""
+    check_floating(alpha, "alpha")
+    check_device(alpha, "alpha", z, "z")
+    if alpha.ndim == 0:
+        return alpha.to(working_dtype(z.dtype))
+    fits = alpha.ndim == z.ndim and alpha.shape[dim] == 1
+    if not fits or any(
+        a not in (1, n) for a, n in zip(alpha.shape, z.shape, strict=True)
+    ):
+        raise ValueError(
+            f"alpha of shape {tuple(alpha.shape)} does not broadcast against z of "
+            f"shape {tuple(z.shape)} with size 1 along dim {dim}."
+        )
+    return alpha.to(working_dtype(z.dtype)).movedim(dim, -1)
+
+
+def check_count(value, name):
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+    return int(value)
+
+
+def check_learning_rate(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < value < 2.0:
+        raise ValueError(f"learning_rate must be between 0 and 2; got {value!r}.")

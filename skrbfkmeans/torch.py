@@ -1,0 +1,697 @@
+r"""Soft k-means inside a network, for PyTorch.
+
+The same mathematics as `skrbfkmeans.RBFKMeans`, with the same numbers: `entmax` of
+tensors, with exact derivatives, and `RBFKMeansLayer`, whose free energy is a loss for
+an encoder and the centres together. It needs ``pip install "skrbfkmeans[torch]"``;
+nothing else in the package imports PyTorch.
+"""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "skrbfkmeans.torch needs PyTorch, which is not installed: "
+        'pip install "skrbfkmeans[torch]".'
+    ) from error
+
+import math
+from numbers import Real
+
+import numpy as np
+
+from ._checks import check_weights
+from ._rbfkmeans import RBFKMeans
+from ._streaming import Stream
+from ._torch_checks import (
+    as_array,
+    check_count,
+    check_device,
+    check_floating,
+    check_learning_rate,
+    draw_seed,
+    kind,
+    output_dtype,
+    working_dtype,
+)
+from ._torch_energy import FreeEnergy, SquaredDistances, full_precision, middle_of
+from ._torch_entmax import entmax
+from .energy import check_sigma
+from .entmax import check_alpha
+from .schedules import Constant, Schedule
+
+__all__ = ["RBFKMeansLayer", "entmax"]
+
+
+class RBFKMeansLayer(torch.nn.Module):
+    r"""Soft k-means as a layer: an encoder and its clusters, trained by one loss.
+
+    The same model as `skrbfkmeans.RBFKMeans`. A row shares itself out over the
+    centres by responsibilities, the alpha-entmax of :math:`-d^2 / (2 \sigma^2)`;
+    `forward` returns them. `free_energy` is the loss,
+
+    .. math::
+
+        F_\sigma = \sum_i w_i \min_r \Bigl[ \sum_j r_j d_{ij}^2
+                   - 2 \sigma^2 H_\alpha(r) \Bigr].
+
+    By the envelope theorem its gradient is that of :math:`\sum_{ij} w_i r_{ij}
+    d_{ij}^2` with r held fixed, so gradient descent on the centres with step :math:`1 /
+    (2 N_j)`, where :math:`N_j = \sum_i w_i r_{ij}`, is the EM step that `em_step_`
+    makes. Do not use :math:`\sum r d^2` of the responsibilities that `forward` returns
+    as a loss: differentiated through r, that is another method, in which centres repel.
+
+    Parameters
+    ----------
+    n_clusters : int
+        Number of centres, k.
+    n_features : int
+        Number of features of a row, d.
+    alpha : float, default=1.5
+        Tsallis index of the responsibilities, at least 1: 1 is softmax,
+        1.5 entmax-1.5, 2 sparsemax. The larger, the sparser.
+    sigma : float or Schedule, default=1.0
+        Temperature, in the units of the rows; 0 is the hard limit. Or an object from
+        `skrbfkmeans.schedules`, which `step_sigma_` or `set_progress_` follow; unless
+        its unit is "absolute", `init_centers_` or `measure_` must first measure that.
+    device : device, default=None
+        Where the centres are, PyTorch's default device if None.
+    dtype : dtype, default=None
+        Type of the centres, PyTorch's default dtype if None.
+
+    Attributes
+    ----------
+    centers : Parameter of shape (n_clusters, n_features)
+        The centres, at first standard normal; see `init_centers_`.
+    sigma : tensor, float64
+        The temperature, a buffer without dimensions. It stays float64 whatever the
+        dtype of the module becomes. NaN as long as the unit of a schedule has not been
+        measured. ``layer.sigma.fill_(0.5)`` sets it by hand.
+    unit_size : tensor, float64
+        Size of the schedule's unit, in the units of the rows; a buffer.
+    position : tensor, int64
+        Which temperature of the schedule `sigma` is; a buffer.
+    schedule : Schedule or None
+        The schedule, if `sigma` is one. It is not in ``state_dict()``, which holds
+        the centres and the buffers.
+
+    See Also
+    --------
+    skrbfkmeans.RBFKMeans : The estimator; `from_estimator` and `to_estimator` convert.
+    entmax : The map from scores to responsibilities.
+
+    Notes
+    -----
+    No root of a distance is taken, so gradients are finite for a row on a centre, and
+    however low the temperature. Squared distances are products about the median of the
+    centres, and those that would lose digits are taken from differences. A training
+    step needs memory for some (n_rows, n_clusters) matrices. Rows and centres in
+    float16 or bfloat16, or under autocast, are computed in float32. Squared distances
+    beyond the range of the dtype give infinities or NaN.
+
+    Reading sigma breaks the graph of ``torch.compile``, and ``torch.func.vmap`` is not
+    supported: `forward` takes any number of leading dimensions.
+
+    References
+    ----------
+    .. [1] F. Arredondo, U. Puc and A. Noguez, "K-Means as a Radial Basis function
+       Network: a Variational and Gradient-based Equivalence", arXiv:2603.04625 (2026).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skrbfkmeans.torch import RBFKMeansLayer
+    >>> x = torch.tensor([[0.0], [1.0], [9.0], [10.0]])
+    >>> layer = RBFKMeansLayer(n_clusters=2, n_features=1, sigma=2.0)
+    >>> layer = layer.init_centers_(x, random_state=0)
+    >>> optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
+    >>> for _ in range(50):
+    ...     optimizer.zero_grad()
+    ...     layer.free_energy(x).backward()
+    ...     optimizer.step()
+    >>> layer.centers.detach().sort(dim=0).values
+    tensor([[0.5000],
+            [9.5000]])
+    >>> layer(torch.tensor([[4.8]])).detach().sort().values
+    tensor([[0.3429, 0.6571]])
+    """
+
+    def __init__(
+        self, n_clusters, n_features, alpha=1.5, sigma=1.0, *, device=None, dtype=None
+    ):
+        super().__init__()
+        self.n_clusters = check_count(n_clusters, "n_clusters")
+        self.n_features = check_count(n_features, "n_features")
+        self.alpha = check_alpha(alpha)
+        self.schedule = sigma if isinstance(sigma, Schedule) else None
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a floating point type; got {dtype}.")
+        shape = self.n_clusters, self.n_features
+        centers = torch.randn(shape, device=device, dtype=dtype)
+        self.centers = torch.nn.Parameter(centers)
+        number = {"device": centers.device, "dtype": torch.float64}
+        unit_size = 1.0
+        if self.schedule is None:
+            sigma = check_sigma(sigma)
+        else:
+            unit_size = 1.0 if self.schedule.unit == "absolute" else math.nan
+            sigma = self._temperatures(unit_size)[0]
+        self.register_buffer("sigma", torch.tensor(sigma, **number))
+        self.register_buffer("unit_size", torch.tensor(unit_size, **number))
+        self.register_buffer("position", torch.tensor(0, device=centers.device))
+
+    # --- the model ---
+
+    def forward(self, x):
+        r"""Responsibilities of the centres for each row.
+
+        Parameters
+        ----------
+        x : tensor of shape (..., n_features)
+            The rows.
+
+        Returns
+        -------
+        r : tensor of shape (..., n_clusters)
+            Probabilities, in the dtype that x and the centres promote to, float32 at
+            least under autocast. For ``alpha > 1`` those of centres farther by
+            :math:`2 \sigma^2 / (\alpha - 1)`, in squared distance, than the nearest
+            are exactly 0. At ``sigma = 0``, 1 for the nearest centre, the first in
+            case of ties, and gradients of 0.
+
+        Raises
+        ------
+        TypeError
+            If x is not a tensor of floating point numbers.
+        ValueError
+            If x has another number of features or is on another device.
+        RuntimeError
+            If the unit of the schedule has not been measured.
+        """
+        self._check_x(x)
+        with full_precision(x.device):
+            r = self._shares(self._squared_distances(x))
+        dtype = torch.promote_types(x.dtype, self.centers.dtype)
+        return r.to(output_dtype(dtype, x.device)).reshape(
+            *x.shape[:-1], self.n_clusters
+        )
+
+    def free_energy(self, x, weight=None, reduction="mean"):
+        r"""The loss, differentiable with respect to the rows and the centres.
+
+        Its first derivative holds the responsibilities fixed, which is exact by the
+        envelope theorem; its second is that of the free energy, through them. At
+        ``sigma = 0`` it is the squared distance to the nearest centre.
+
+        Parameters
+        ----------
+        x : tensor of shape (..., n_features)
+            The rows.
+        weight : tensor of shape (...), default=None
+            Weights of the rows, all 1 by default; not negative.
+        reduction : {"mean", "sum", "none"}, default="mean"
+            The weighted mean over rows, the weighted sum, or the terms of that sum.
+
+        Returns
+        -------
+        value : tensor
+            Free energy, of the shape (...) for ``reduction="none"``, else a single
+            number; float32 or float64.
+
+        Raises
+        ------
+        TypeError
+            If x or weight is not a tensor of numbers of the kind described.
+        ValueError
+            If a shape or device does not suit, if a weight is negative or not finite,
+            if all weights are zero for the mean, or if reduction is another word.
+        RuntimeError
+            If the unit of the schedule has not been measured.
+
+        See Also
+        --------
+        skrbfkmeans.energy.free_energy : The weighted sum, of arrays.
+        """
+        self._check_x(x)
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(
+                f'reduction must be "mean", "sum" or "none"; got {reduction!r}.'
+            )
+        weight = self._check_weight(weight, x)
+        with full_precision(x.device):
+            d2 = self._squared_distances(x)
+            r = self._shares(d2)
+            values = FreeEnergy.apply(d2, r, self._two_sigma2(), self.alpha)
+            values = values.reshape(x.shape[:-1])
+            if weight is not None:
+                weight = weight.to(values.dtype)
+                values = values * weight
+            if reduction == "none":
+                return values
+            total = values.sum()
+            if reduction == "sum":
+                return total
+            return total / (values.numel() if weight is None else weight.sum())
+
+    @torch.no_grad()
+    def predict(self, x):
+        """Nearest centre of each row; the first, in case of ties.
+
+        The labels are those of ``to_estimator().predict``, to the last one: it is
+        asked, on the CPU.
+
+        Parameters
+        ----------
+        x : tensor of shape (..., n_features)
+            The rows.
+
+        Returns
+        -------
+        labels : tensor of shape (...), int64
+            Indices of the centres, on the device of x. They do not depend on sigma.
+
+        Raises
+        ------
+        TypeError
+            If x is not a tensor of floating point numbers.
+        ValueError
+            If x has another number of features, is on another device, or is not
+            finite.
+        """
+        self._check_x(x, finite=True)
+        rows = as_array(x).reshape(-1, self.n_features)
+        labels = np.empty(0, np.int64)
+        if len(rows):
+            estimator = self._as_estimator(sigma=1.0)
+            labels = estimator.predict(rows).astype(np.int64)
+        return torch.from_numpy(labels).to(x.device).reshape(x.shape[:-1])
+
+    # --- the centres ---
+
+    @torch.no_grad()
+    def init_centers_(self, x, weight=None, random_state=None):
+        """Choose rows to be the centres, by greedy k-means++.
+
+        They are those that ``RBFKMeans(random_state=random_state)`` starts from. The
+        unit of a schedule is measured too, and the schedule starts anew.
+
+        Parameters
+        ----------
+        x : tensor of shape (..., n_features)
+            The rows, at least `n_clusters` of them. They are copied to the CPU.
+        weight : tensor of shape (...), default=None
+            Weights of the rows, all 1 by default; not negative.
+        random_state : int, RandomState, torch.Generator or None, default=None
+            Source of the draws; None is PyTorch's own, so that ``torch.manual_seed``
+            makes them reproducible.
+
+        Returns
+        -------
+        self : RBFKMeansLayer
+            The layer.
+
+        Raises
+        ------
+        TypeError
+            If x or weight is not a tensor of numbers of the kind described.
+        ValueError
+            If a shape or device does not suit, if x is not finite or has too few rows,
+            or if a weight is negative or not finite, or all are zero.
+        """
+        self._check_x(x, finite=True)
+        if x.numel() < self.n_clusters * self.n_features:
+            raise ValueError(
+                f"x has {x.numel() // self.n_features} rows, fewer than "
+                f"n_clusters={self.n_clusters}."
+            )
+        if random_state is None or isinstance(random_state, torch.Generator):
+            random_state = draw_seed(random_state)
+        stream = self._begin(x, weight, "k-means++", random_state)
+        self.centers.copy_(torch.from_numpy(stream.centers))
+        return self._measured(stream)
+
+    @torch.no_grad()
+    def measure_(self, x, weight=None):
+        """Measure the unit of the schedule anew; the centres and its position stay.
+
+        For rows whose spread changes, as those of an encoder in training do: sigma then
+        keeps its multiple of the spread, and there is nothing to gain by shrinking.
+
+        Parameters
+        ----------
+        x : tensor of shape (..., n_features)
+            The rows.
+        weight : tensor of shape (...), default=None
+            Weights of the rows, all 1 by default; not negative.
+
+        Returns
+        -------
+        self : RBFKMeansLayer
+            The layer.
+
+        Raises
+        ------
+        TypeError
+            If x or weight is not a tensor of numbers of the kind described.
+        ValueError
+            If a shape or device does not suit, if x is not finite or has no rows, or
+            if a weight is negative or not finite, or all are zero.
+        """
+        self._check_x(x, finite=True)
+        if x.numel() == 0:
+            raise ValueError("x has no rows.")
+        position = int(self.position)
+        stream = self._begin(x, weight, as_array(self.centers), 0)
+        return self._measured(stream, position)
+
+    @torch.no_grad()
+    def em_step_(self, x, weight=None, learning_rate=1.0):
+        r"""Move the centres towards the weighted means of their share of the rows.
+
+        .. math:: \mu_j \leftarrow \mu_j + \eta (m_j - \mu_j)
+
+        At ``learning_rate`` 1 this is the M-step in closed form, and equals a gradient
+        step of :math:`1 / (2 N_j)` on ``free_energy(x, reduction="sum")``. A centre
+        without mass, less than 1e-12 of the total, stays where it is.
+
+        Parameters
+        ----------
+        x : tensor of shape (..., n_features)
+            The rows.
+        weight : tensor of shape (...), default=None
+            Weights of the rows, all 1 by default; not negative. If all are 0, nothing
+            moves.
+        learning_rate : float, default=1.0
+            Length of the step, between 0 and 2. The free energy does not rise for
+            values up to 1.
+
+        Returns
+        -------
+        self : RBFKMeansLayer
+            The layer.
+
+        Raises
+        ------
+        TypeError
+            If x or weight is not a tensor of numbers of the kind described.
+        ValueError
+            If a shape or device does not suit, if a weight is negative or not finite,
+            or if learning_rate is not between 0 and 2.
+        RuntimeError
+            If the unit of the schedule has not been measured.
+        """
+        from ._annealing import LEAST_MASS, LEAST_SHARE
+
+        self._check_x(x)
+        check_learning_rate(learning_rate)
+        weight = self._check_weight(weight, x, may_vanish=True)
+        with full_precision(x.device):
+            wide = torch.float32 if x.device.type == "mps" else torch.float64
+            r = self._shares(self._squared_distances(x)).to(wide)
+            total = float(r.shape[0])
+            if weight is not None:
+                weight = weight.reshape(-1, 1).to(wide)
+                r, total = r * weight, weight.sum()
+            is_hard = self._two_sigma2() == 0.0
+            mass = r.sum(dim=0)
+            heavy = mass > (LEAST_MASS if is_hard else LEAST_SHARE * total)
+            centers = self.centers.to(wide)
+            origin = middle_of(centers)
+            rows = x.reshape(-1, self.n_features).to(wide) - origin
+            means = (r.T @ rows) / mass.clamp_min(LEAST_MASS)[:, None] + origin
+            moves = learning_rate * (means - centers)
+            moved = means if learning_rate == 1.0 else centers + moves
+            self.centers.copy_(torch.where(heavy[:, None], moved, centers))
+        return self
+
+    # --- the temperature ---
+
+    @torch.no_grad()
+    def step_sigma_(self):
+        """Go on to the next temperature of the schedule.
+
+        After the last, which is 0 if the schedule hardens, nothing changes; nor
+        without a schedule.
+
+        Returns
+        -------
+        self : RBFKMeansLayer
+            The layer.
+
+        See Also
+        --------
+        set_progress_ : The same by the share of the training that is done.
+        """
+        return self._set_position(int(self.position) + 1)
+
+    @torch.no_grad()
+    def set_progress_(self, progress):
+        """Set the temperature by the share of the training that is done.
+
+        Every temperature of the schedule gets an equal share of it, the 0 that ends
+        a schedule that hardens included. Without a schedule nothing changes.
+
+        Parameters
+        ----------
+        progress : float
+            From 0, the first temperature, to 1, the last.
+
+        Returns
+        -------
+        self : RBFKMeansLayer
+            The layer.
+
+        Raises
+        ------
+        ValueError
+            If progress is not between 0 and 1.
+
+        See Also
+        --------
+        step_sigma_ : One temperature after the other.
+        """
+        if not isinstance(progress, Real) or not 0.0 <= progress <= 1.0:
+            raise ValueError(f"progress must be between 0 and 1; got {progress!r}.")
+        if self.schedule is None:
+            return self
+        return self._set_position(int(progress * len(self._temperatures(1.0))))
+
+    # --- to and from the estimator ---
+
+    @classmethod
+    def from_estimator(cls, model):
+        """Make a layer of a fitted estimator.
+
+        Parameters
+        ----------
+        model : RBFKMeans
+            A fitted estimator. Its centres, alpha and the temperature of its
+            `predict_proba` are taken.
+
+        Returns
+        -------
+        layer : RBFKMeansLayer
+            A layer on the CPU, in the precision of the centres.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        TypeError
+            If model is not an `RBFKMeans`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from skrbfkmeans import RBFKMeans
+        >>> from skrbfkmeans.torch import RBFKMeansLayer
+        >>> model = RBFKMeans(2, schedule=1.0, random_state=0)
+        >>> model = model.fit([[0.0], [1.0], [9.0], [10.0]])
+        >>> layer = RBFKMeansLayer.from_estimator(model)
+        >>> x = torch.tensor([[2.0], [7.0]])
+        >>> bool((layer.predict(x).numpy() == model.predict(x)).all())
+        True
+        """
+        from sklearn.utils.validation import check_is_fitted
+
+        if not isinstance(model, RBFKMeans):
+            raise TypeError(
+                f"model must be an RBFKMeans; it is a {type(model).__name__}."
+            )
+        check_is_fitted(model)
+        sigma = model.sigma_
+        if not isinstance(model.proba_sigma, str):
+            sigma = check_sigma(model.proba_sigma, "proba_sigma")
+        centers = torch.from_numpy(np.array(model.cluster_centers_))
+        layer = cls(*centers.shape, float(model.alpha), float(sigma))
+        layer.centers = torch.nn.Parameter(centers)
+        return layer
+
+    def to_estimator(self):
+        """Make a fitted estimator of the layer.
+
+        Its labels are those of the layer. It has `cluster_centers_`, `sigma_` and
+        `n_features_in_`, so `predict`, `predict_proba`, `transform` and `score` work;
+        `labels_`, `inertia_`, `n_iter_`, `hardened_` and `history_` belong to a fit and
+        are missing. The centres have no mass, so a first `partial_fit` makes an EM
+        step.
+
+        Returns
+        -------
+        model : RBFKMeans
+            The estimator, with ``schedule`` the present sigma. Centres in float16 or
+            bfloat16 become float32.
+
+        Raises
+        ------
+        ValueError
+            If the centres are not finite.
+        RuntimeError
+            If the unit of the schedule has not been measured.
+        """
+        return self._as_estimator(self._known_sigma())
+
+    # --- internals ---
+
+    def extra_repr(self):
+        """Arguments in the representation of the layer.
+
+        Returns
+        -------
+        text : str
+            Number of centres and features, alpha and sigma.
+        """
+        sigma = "unknown" if self.sigma.is_meta else f"{self.sigma.item():.6g}"
+        text = (
+            f"n_clusters={self.n_clusters}, n_features={self.n_features}, "
+            f"alpha={self.alpha:g}, sigma={sigma}"
+        )
+        return text if self.schedule is None else f"{text}, schedule={self.schedule}"
+
+    def _apply(self, fn, *args, **kwargs):
+        """Move or cast the module, but never cast the temperature."""
+        exact = {name: self._buffers.pop(name) for name in ("sigma", "unit_size")}
+        try:
+            super()._apply(fn, *args, **kwargs)
+        finally:
+            self._buffers.update(exact)
+        device = self.centers.device
+        if device.type == "mps":  # which has no float64
+            device = torch.device("cpu")
+        for name, buffer in exact.items():
+            is_lost = buffer.is_meta and device.type != "meta"
+            move = torch.empty_like if is_lost else torch.Tensor.to
+            self._buffers[name] = move(buffer, device=device)
+        return self
+
+    def _squared_distances(self, x):
+        """Of all rows to all centres, of shape (n_rows, n_clusters)."""
+        dtype = working_dtype(torch.promote_types(x.dtype, self.centers.dtype))
+        rows = x.reshape(-1, self.n_features).to(dtype)
+        return SquaredDistances.apply(rows, self.centers.to(dtype))
+
+    def _shares(self, d2):
+        """Responsibilities, of squared distances."""
+        two_sigma2 = self._two_sigma2()
+        if two_sigma2 < torch.finfo(d2.dtype).tiny:
+            nearest = d2.argmin(dim=-1, keepdim=True)
+            one_hot = torch.zeros_like(d2).scatter_(-1, nearest, 1.0)
+            return one_hot + 0.0 * d2.gather(-1, nearest)  # NaN stays NaN
+        # entmax ignores a common offset, and so does its derivative
+        gaps = d2 - d2.detach().amin(dim=-1, keepdim=True)
+        return entmax(gaps.div_(-two_sigma2), self.alpha)
+
+    def _two_sigma2(self):
+        sigma = self._known_sigma()
+        return 2.0 * sigma * sigma
+
+    def _known_sigma(self):
+        """Sigma as a float."""
+        sigma = float(self.sigma)
+        if math.isnan(sigma):
+            raise RuntimeError(
+                "sigma is not known yet: the unit of its schedule is measured by "
+                "init_centers_(x) or measure_(x)."
+            )
+        return sigma
+
+    def _temperatures(self, unit_size):
+        """Temperatures of the schedule, the limit at its end included."""
+        sigmas = self.schedule.sigmas(unit_size)
+        return np.append(sigmas, 0.0) if self.schedule.harden else sigmas
+
+    def _set_position(self, position):
+        if self.schedule is None:
+            return self
+        sigmas = self._temperatures(float(self.unit_size))
+        position = min(position, len(sigmas) - 1)
+        self.position.fill_(position)
+        self.sigma.fill_(float(sigmas[position]))
+        return self
+
+    def _begin(self, x, weight, init, random_state):
+        """What the estimator would start with on these rows."""
+        weight = self._check_weight(weight, x)
+        unit = "absolute" if self.schedule is None else self.schedule.unit
+        model = RBFKMeans(
+            self.n_clusters, alpha=self.alpha, init=init, random_state=random_state,
+            schedule=Constant(unit=unit), refine=None,
+        )  # fmt: skip
+        rows = as_array(x).reshape(-1, self.n_features)
+        weights = None if weight is None else as_array(weight).reshape(-1)
+        rows, squares = model._check_rows(rows, reset=True)
+        weights, _ = check_weights(weights, rows)
+        return model._begin_stream(rows, squares, weights)
+
+    def _measured(self, stream, position=0):
+        """The layer, with the unit that a stream of constant temperature has."""
+        if self.schedule is not None:
+            self.unit_size.fill_(float(stream.sigmas[0]))
+        return self._set_position(position)
+
+    def _as_estimator(self, sigma):
+        """A fitted estimator with these centres."""
+        centers = as_array(self.centers).copy()
+        if not np.isfinite(centers).all():
+            raise ValueError("centers contain NaN or infinity.")
+        model = RBFKMeans(self.n_clusters, schedule=sigma, alpha=self.alpha)
+        model.cluster_centers_ = centers
+        model.sigma_ = sigma
+        model.n_features_in_ = self.n_features
+        model._stream = Stream(
+            centers.astype(np.float64), np.zeros(self.n_clusters), np.array([sigma])
+        )
+        return model
+
+    # --- checks ---
+
+    def _check_x(self, x, finite=False):
+        check_floating(x, "x")
+        if x.ndim == 0 or x.shape[-1] != self.n_features:
+            raise ValueError(
+                f"x must have n_features={self.n_features} entries along its last "
+                f"dimension; its shape is {tuple(x.shape)}."
+            )
+        check_device(x, "x", self.centers, "centers")
+        if finite and not x.isfinite().all():
+            raise ValueError("x contains NaN or infinity.")
+
+    def _check_weight(self, weight, x, may_vanish=False):
+        if weight is None:
+            return None
+        if not isinstance(weight, torch.Tensor) or weight.is_complex():
+            raise TypeError(
+                f"weight must be a tensor of real numbers; got {kind(weight)}."
+            )
+        if weight.shape != x.shape[:-1]:
+            raise ValueError(
+                f"weight must have one entry a row, the shape {tuple(x.shape[:-1])}; "
+                f"its shape is {tuple(weight.shape)}."
+            )
+        check_device(weight, "weight", x, "x")
+        if not (weight.isfinite() & (weight >= 0)).all():
+            raise ValueError("weight has a negative, infinite or NaN entry.")
+        if not may_vanish and weight.numel() and not weight.any():
+            raise ValueError("weight is zero for every row: no weight is left.")
+        return weight
