@@ -387,8 +387,8 @@ class RBFKMeans(LocalRBFKMeans):
     def _gather_rows(self, X, sample_weight, reset):
         """All rows of a collection, each chunk checked where it is."""
         blocks = _blocks_of(X)
-        weights = _weights_of(X, blocks, sample_weight)
         self._check_features(X, reset)
+        weights = _weights_of(X, blocks, sample_weight)
         model = self._predictor()
         chunks = [
             dask.delayed(partial(_chunks.check, model, number))(*block)
@@ -402,10 +402,15 @@ class RBFKMeans(LocalRBFKMeans):
 
     def _check_features(self, X, reset):
         """Number and names of the features, from what is known without computing."""
-        if isinstance(X, Array):
-            like = np.broadcast_to(np.zeros(1), (1, X.shape[1]))
-        else:
+        if not isinstance(X, Array):
             like = X._meta
+        elif X.ndim != 2 or np.isnan(X.shape[1]):
+            raise ValueError(
+                "X must be a 2-D Dask array with a known number of columns; its shape "
+                f"is {X.shape}."
+            )
+        else:
+            like = np.broadcast_to(np.zeros(1), (1, X.shape[1]))
         _check_feature_names(self, like, reset=reset)
         _check_n_features(self, like, reset=reset)
 
@@ -503,8 +508,6 @@ class RBFKMeans(LocalRBFKMeans):
 def _blocks_of(X):
     """The chunks of a collection of rows, as delayed objects."""
     if isinstance(X, Array):
-        if X.ndim != 2:
-            raise ValueError(f"X must be a 2-D Dask array; it has {X.ndim} dimensions.")
         return list(_in_full_rows(X).to_delayed().ravel())
     if not hasattr(X, "to_delayed") or not hasattr(X, "columns"):
         raise ValueError(
@@ -516,7 +519,7 @@ def _blocks_of(X):
 
 def _in_full_rows(X):
     """An array with all features in one chunk."""
-    return X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    return X.rechunk({1: -1}) if X.ndim > 1 and X.numblocks[1] > 1 else X
 
 
 def _weights_of(X, blocks, sample_weight):
