@@ -13,9 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._documentation import SITE
+from skrbfkmeans.dask import RBFKMeans as DaskRBFKMeans
 from skrbfkmeans.schedules import Constant, Cosine, Cyclic, Geometric, Linear
 
-ESTIMATORS = [RBFKMeans, Constant, Cosine, Cyclic, Geometric, Linear]
+ESTIMATORS = [RBFKMeans, DaskRBFKMeans, Constant, Cosine, Cyclic, Geometric, Linear]
 
 
 class Page(HTMLParser):

@@ -86,6 +86,18 @@ def per_iteration(n_rows, start):
     return (found[2] - found[1]) / 20.0
 
 
+def per_task(client):
+    """Seconds that one more task takes to send, and to hear from."""
+
+    def seconds(n):
+        begin = perf_counter()
+        client.gather(client.map(abs, range(n), pure=False))
+        return perf_counter() - begin
+
+    few, many = ([seconds(n) for _ in range(10)] for n in (2, 102))
+    return (statistics.median(many) - statistics.median(few)) / 100.0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rows", type=int, default=1_000_000)
@@ -110,17 +122,22 @@ def main():
     for n in 1, 2:
         with threadpool_limits(n):
             model = RBFKMeans(N_CLUSTERS, schedule=0.0, **steps)
-            report(f"20 steps, RBFKMeans, {n} threads", model, local)
+            report(f"20 steps, RBFKMeans, {n} thread{'s' * (n > 1)}", model, local)
             model = RBFKMeans(N_CLUSTERS, random_state=0)
-            report(f"fit, RBFKMeans, {n} threads", model, local)
+            report(f"fit, RBFKMeans, {n} thread{'s' * (n > 1)}", model, local)
         cluster, client = workers(n)
         with cluster, client:
             X = rows_of(options.rows)
             model = DaskRBFKMeans(N_CLUSTERS, schedule=0.0, **steps)
-            report(f"20 steps, dask.RBFKMeans, {n} workers", model, X)
+            report(f"20 steps, dask.RBFKMeans, {n} worker{'s' * (n > 1)}", model, X)
             model = DaskRBFKMeans(N_CLUSTERS, random_state=0)
-            report(f"fit, dask.RBFKMeans, {n} workers", model, X)
-            report(f"20 steps, dask_ml, {n} workers", KMeans(N_CLUSTERS, **steps), X, 1)
+            report(f"fit, dask.RBFKMeans, {n} worker{'s' * (n > 1)}", model, X)
+            report(
+                f"20 steps, dask_ml, {n} worker{'s' * (n > 1)}",
+                KMeans(N_CLUSTERS, **steps),
+                X,
+                1,
+            )
 
     cluster, client = workers(2)
     with cluster, client:
@@ -128,6 +145,7 @@ def main():
         for n_rows in options.rows // 10, options.rows:
             n_bytes, seconds = per_iteration(n_rows, start)
             print(f"{f'{n_rows:,} rows':<36}{n_bytes:9,.0f}{seconds:12.3f}", flush=True)
+        print(f"{'one more task':<45}{per_task(client):12.4f}", flush=True)
 
         print(
             f"\n{'starts, then k-means':<36}{'seconds':>9}{'inertia/row, 3 seeds':>26}"

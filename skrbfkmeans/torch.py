@@ -110,8 +110,8 @@ class RBFKMeansLayer(torch.nn.Module):
     float16 or bfloat16, or under autocast, are computed in float32. Squared distances
     beyond the range of the dtype give infinities or NaN.
 
-    Reading sigma breaks the graph of ``torch.compile``, and ``torch.func.vmap`` is not
-    supported: `forward` takes any number of leading dimensions.
+    Reading sigma breaks the graph of ``torch.compile``. ``torch.func.vmap`` and forward
+    mode are not supported; `forward` takes any number of leading dimensions.
 
     References
     ----------

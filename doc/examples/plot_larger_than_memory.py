@@ -8,14 +8,16 @@ moves to their disks what does not fit, and :class:`~skrbfkmeans.dask.RBFKMeans`
 for one chunk after the other. In each step only the centres go out, and sums come back.
 """
 
-# SPDX-License-Identifier: BSD-3-Clause
-
 # %%
 # The rows
 # --------
 #
 # Forty chunks of thirty-two megabytes. Each is made by the worker that needs it; all
 # chunks have the same ten clusters.
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import logging
 
 import dask.array as da
 import matplotlib.pyplot as plt
@@ -57,6 +59,7 @@ def fit(X):
             threads_per_worker=1,
             memory_limit="600MB",
             dashboard_address=":0",
+            silence_logs=logging.ERROR,  # that they wait for their disks, now and then
         ) as cluster,
         Client(cluster),
     ):
@@ -78,10 +81,9 @@ if __name__ == "__main__":
 if __name__ == "__main__":
     rows = make_rows({None: {"chunk-location": (0, 0)}})[:2000]
     labels = model.to_local().predict(rows)
-    axes = np.linalg.svd(model.cluster_centers_ - model.cluster_centers_.mean(axis=0))[
-        2
-    ]
-    seen, centers = rows @ axes[:2].T, model.cluster_centers_ @ axes[:2].T
+    scattered = model.cluster_centers_ - model.cluster_centers_.mean(axis=0)
+    plane = np.linalg.svd(scattered)[2][:2].T
+    seen, centers = rows @ plane, model.cluster_centers_ @ plane
     figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
     ax.scatter(*seen.T, c=labels, s=4, cmap="tab10")
     ax.scatter(*centers.T, marker="x", color="black")
