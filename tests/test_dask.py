@@ -270,6 +270,20 @@ def gathered(rows, weights=None, chunks=700):
     return rows
 
 
+def test_chunks_measure_what_all_rows_measure():
+    ordered = X[np.argsort(X[:, 0])] + 1e4  # means that differ from chunk to chunk
+    for weights in None, WEIGHTS:
+        chunked = gathered(ordered, weights)
+        variances = chunked.measure()
+        with Rows(ordered, weights) as rows:
+            np.testing.assert_allclose(variances, rows.measure(), rtol=1e-9)
+            np.testing.assert_allclose(chunked.mean, rows.mean, rtol=1e-13)
+            np.testing.assert_array_equal(chunked.box, rows.box)
+            assert chunked.weight == pytest.approx(rows.weight)
+            scatter = chunked.scatter(chunked.mean)
+            np.testing.assert_allclose(scatter, rows.scatter(rows.mean), atol=1e-6)
+
+
 def test_a_sample_has_one_row_of_each_part_whatever_the_chunks(monkeypatch):
     monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 100)
     monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
