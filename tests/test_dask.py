@@ -29,7 +29,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from skrbfkmeans import dask as module  # noqa: E402
+from skrbfkmeans import _carriers  # noqa: E402
 from skrbfkmeans.dask import RBFKMeans  # noqa: E402
 
 pytestmark = pytest.mark.compiled
@@ -535,15 +535,15 @@ def test_answers_are_as_large_for_many_rows_as_for_few():
 
 
 def test_chunks_in_memory_are_asked_together_and_every_thread_is_busy():
-    groups = module._in_groups(list(range(10)), [100] * 10, 4, 1e9)
+    groups = _carriers._in_groups(list(range(10)), [100] * 10, 4, 1e9)
     assert [i for group in groups for i in group] == list(range(10))
     assert len(groups) == 4
-    assert module._in_groups([3, 5, 8], [10] * 9, 1, np.inf) == [[3, 5, 8]]
+    assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, np.inf) == [[3, 5, 8]]
 
 
 def test_large_chunks_are_not_brought_into_memory_together():
-    assert module._in_groups([3, 5, 8], [10] * 9, 1, 50) == [[3], [5], [8]]
-    assert module._in_groups([3, 5, 8], [10] * 9, 1, 60) == [[3, 5, 8]]
+    assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, 50) == [[3], [5], [8]]
+    assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, 60) == [[3, 5, 8]]
 
 
 # --- workers -----------------------------------------------------------------
@@ -600,7 +600,7 @@ def test_a_fit_survives_the_death_of_a_worker(
     mortal_client, monkeypatch, at, is_at_work
 ):
     n_passes = 0
-    ask = module.Workers._ask
+    ask = _carriers.Workers._ask
 
     def ask_and_kill(self, *args):
         nonlocal n_passes
@@ -612,8 +612,8 @@ def test_a_fit_survives_the_death_of_a_worker(
             kill_one(mortal_client)
         return asked
 
-    monkeypatch.setattr(module.Workers, "_ask", ask_and_kill)
-    monkeypatch.setattr(module, "LOOK", 0.2)
+    monkeypatch.setattr(_carriers.Workers, "_ask", ask_and_kill)
+    monkeypatch.setattr(_carriers, "LOOK", 0.2)
     plain, chunked = fits((500, 4), mortal_client, WEIGHTS)
     assert n_passes > at
     assert_same(plain, chunked)
@@ -625,7 +625,7 @@ def fit_for_ever(model, blocks):
 
 
 def test_chunks_that_are_lost_for_good_end_in_an_error(mortal_client, monkeypatch):
-    monkeypatch.setattr(module, "LOOK", 0.2)
+    monkeypatch.setattr(_carriers, "LOOK", 0.2)
     parts = mortal_client.scatter([X[:1500], X[1500:]])
     blocks = da.concatenate(
         [da.from_delayed(dask.delayed(part), (1500, 4), float) for part in parts]
@@ -641,8 +641,8 @@ def test_chunks_that_are_lost_for_good_end_in_an_error(mortal_client, monkeypatc
 
 
 def test_a_fit_without_workers_ends_in_an_error(monkeypatch):
-    monkeypatch.setattr(module, "LOOK", 0.1)
-    monkeypatch.setattr(module, "PATIENCE", 0.5)
+    monkeypatch.setattr(_carriers, "LOOK", 0.1)
+    monkeypatch.setattr(_carriers, "PATIENCE", 0.5)
     with (
         distributed.LocalCluster(
             n_workers=0, processes=False, dashboard_address=":0", silence_logs=50
