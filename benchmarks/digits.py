@@ -63,8 +63,8 @@ class Autoencoder(nn.Module):
     def codes(self, near):
         """Codes of all images, each averaged over the neighbours of the image.
 
-        The distances of the average to two centres differ by as much as those of the
-        neighbours do on average, so this is to assign by averaged distances.
+        Its squared distances to two centres differ by as much as those of neighbours do
+        on average, so this is to assign by averaged squared distances.
         """
         self.encoder.eval()
         codes = self.encoder(IMAGES)
@@ -73,7 +73,7 @@ class Autoencoder(nn.Module):
 
 
 def distorted(images):
-    """Images turned by up to 20 degrees, moved by up to a pixel, scaled and slanted."""
+    """Images turned by up to 20 degrees, moved by half a pixel, scaled and slanted."""
     angle, scale, slant, right, down = 2.0 * torch.rand(5, len(images)) - 1.0
     angle, scale = 0.35 * angle, 1.0 + 0.2 * scale
     cos, sin = scale * angle.cos(), scale * angle.sin()

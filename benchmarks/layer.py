@@ -25,7 +25,10 @@ from skrbfkmeans.torch import RBFKMeansLayer
 
 ALPHAS = 1.0, 1.5, 2.0, 1.25
 TEMPERATURES = 0.5, 1.0, 2.0
-MEMORY = [(8192, 1000, 64), (16384, 1000, 64), (8192, 2000, 64), (8192, 1000, 256)]
+# Matrices so large that the system gets them back, and the peak can be seen.
+MEMORY = [
+    (16384, 1000, 64), (32768, 1000, 64), (16384, 2000, 64), (16384, 1000, 256)
+]  # fmt: skip
 
 
 def plain_softmax(x, centers, sigma, distances):

@@ -93,7 +93,7 @@ def _restore_cancelled(d2, rows, centers, x2, c2):
     some = d2[picked]
     i, j = (some < CANCELLED * (x2[picked] + c2)).nonzero(as_tuple=True)
     i = picked[i]
-    step = max(1, d2.numel() // rows.shape[1])
+    step = max(len(rows), d2.numel() // rows.shape[1])
     for i_part, j_part in zip(i.split(step), j.split(step), strict=True):
         difference = rows[i_part] - centers[j_part]
         d2[i_part, j_part] = (difference * difference).sum(dim=1)
@@ -101,7 +101,8 @@ def _restore_cancelled(d2, rows, centers, x2, c2):
 
 def middle_of(centers):
     """A point amid the centres, wherever a few of them may be."""
-    return centers.detach().median(dim=0).values
+    # not torch.median, which one NaN spoils, and which is not deterministic on a GPU
+    return centers.detach().sort(dim=0).values[(len(centers) - 1) // 2]
 
 
 def full_precision(device):

@@ -314,7 +314,7 @@ def entmax_any(y, a1):
         low = torch.where(total >= 1.0, s, low)
         high = torch.where(total < 1.0, s, high)
         following = s + step
-        is_last = step.abs() <= enough * (1.0 + s)
+        is_last = (step.abs() <= enough * (1.0 + s)) | total.isnan()
         is_inside = (low < following) & (following < high)
         s = torch.where(is_last | is_inside, following, 0.5 * (low + high))
         if not (~is_last & (low < s) & (s < high)).any():

@@ -110,6 +110,12 @@ class RBFKMeansLayer(torch.nn.Module):
     float16 or bfloat16, or under autocast, are computed in float32. Squared distances
     beyond the range of the dtype give infinities or NaN.
 
+    On a GPU each call waits for the device a few times: to read sigma, and to see which
+    distances lose digits and when the support has stopped changing. Products of
+    matrices should have full precision (``torch.set_float32_matmul_precision``).
+    ``DistributedDataParallel`` and the like see `forward` alone: put the encoder and
+    the layer into a module whose `forward` returns the loss.
+
     Reading sigma breaks the graph of ``torch.compile``. ``torch.func.vmap`` and forward
     mode are not supported; `forward` takes any number of leading dimensions.
 
@@ -150,7 +156,8 @@ class RBFKMeansLayer(torch.nn.Module):
         shape = self.n_clusters, self.n_features
         centers = torch.randn(shape, device=device, dtype=dtype)
         self.centers = torch.nn.Parameter(centers)
-        number = {"device": centers.device, "dtype": torch.float64}
+        device = _with_float64(centers.device)
+        number = {"device": device, "dtype": torch.float64}
         unit_size = 1.0
         if self.schedule is None:
             sigma = check_sigma(sigma)
@@ -191,7 +198,7 @@ class RBFKMeansLayer(torch.nn.Module):
         """
         self._check_x(x)
         with full_precision(x.device):
-            r = self._shares(self._squared_distances(x))
+            r = self._shares(self._squared_distances(x), self._two_sigma2())
         dtype = torch.promote_types(x.dtype, self.centers.dtype)
         return r.to(output_dtype(dtype, x.device)).reshape(
             *x.shape[:-1], self.n_clusters
@@ -238,13 +245,16 @@ class RBFKMeansLayer(torch.nn.Module):
             raise ValueError(
                 f'reduction must be "mean", "sum" or "none"; got {reduction!r}.'
             )
-        weight = self._check_weight(weight, x)
+        weight = self._check_weight(weight, x, may_vanish=reduction != "mean")
+        two_sigma2 = self._two_sigma2()
         with full_precision(x.device):
             d2 = self._squared_distances(x)
-            r = self._shares(d2)
-            values = FreeEnergy.apply(d2, r, self._two_sigma2(), self.alpha)
+            r = self._shares(d2, two_sigma2)
+            values = FreeEnergy.apply(d2, r, two_sigma2, self.alpha)
             values = values.reshape(x.shape[:-1])
             if weight is not None:
+                if reduction == "mean" and weight.numel():  # the unit does not matter
+                    weight = weight / weight.amax()
                 weight = weight.to(values.dtype)
                 values = values * weight
             if reduction == "none":
@@ -336,7 +346,9 @@ class RBFKMeansLayer(torch.nn.Module):
         """Measure the unit of the schedule anew; the centres and its position stay.
 
         For rows whose spread changes, as those of an encoder in training do: sigma then
-        keeps its multiple of the spread, and there is nothing to gain by shrinking.
+        keeps its multiple of the spread, and memberships do not depend on the scale of
+        the rows. The free energy falls with the square of that scale all the same: fix
+        it as well, as by a batch normalisation without scale and offset.
 
         Parameters
         ----------
@@ -362,7 +374,7 @@ class RBFKMeansLayer(torch.nn.Module):
         if x.numel() == 0:
             raise ValueError("x has no rows.")
         position = int(self.position)
-        stream = self._begin(x, weight, as_array(self.centers), 0)
+        stream = self._begin(x, weight, self._finite_centers(), 0)
         return self._measured(stream, position)
 
     @torch.no_grad()
@@ -373,7 +385,7 @@ class RBFKMeansLayer(torch.nn.Module):
 
         At ``learning_rate`` 1 this is the M-step in closed form, and equals a gradient
         step of :math:`1 / (2 N_j)` on ``free_energy(x, reduction="sum")``. A centre
-        without mass, less than 1e-12 of the total, stays where it is.
+        without mass, less than 1e-12 of the total at a positive sigma, stays.
 
         Parameters
         ----------
@@ -396,24 +408,25 @@ class RBFKMeansLayer(torch.nn.Module):
         TypeError
             If x or weight is not a tensor of numbers of the kind described.
         ValueError
-            If a shape or device does not suit, if a weight is negative or not finite,
-            or if learning_rate is not between 0 and 2.
+            If a shape or device does not suit, if x is not finite, if a weight is
+            negative or not finite, or if learning_rate is not between 0 and 2.
         RuntimeError
             If the unit of the schedule has not been measured.
         """
         from ._annealing import LEAST_MASS, LEAST_SHARE
 
-        self._check_x(x)
+        self._check_x(x, finite=True)
         check_learning_rate(learning_rate)
         weight = self._check_weight(weight, x, may_vanish=True)
         with full_precision(x.device):
             wide = torch.float32 if x.device.type == "mps" else torch.float64
-            r = self._shares(self._squared_distances(x)).to(wide)
+            two_sigma2 = self._two_sigma2()
+            r = self._shares(self._squared_distances(x), two_sigma2).to(wide)
             total = float(r.shape[0])
             if weight is not None:
                 weight = weight.reshape(-1, 1).to(wide)
                 r, total = r * weight, weight.sum()
-            is_hard = self._two_sigma2() == 0.0
+            is_hard = two_sigma2 == 0.0
             mass = r.sum(dim=0)
             heavy = mass > (LEAST_MASS if is_hard else LEAST_SHARE * total)
             centers = self.centers.to(wide)
@@ -475,7 +488,8 @@ class RBFKMeansLayer(torch.nn.Module):
             raise ValueError(f"progress must be between 0 and 1; got {progress!r}.")
         if self.schedule is None:
             return self
-        return self._set_position(int(progress * len(self._temperatures(1.0))))
+        n_temperatures = len(self._temperatures(1.0))
+        return self._set_position(int(progress * n_temperatures + 1e-9))
 
     # --- to and from the estimator ---
 
@@ -524,7 +538,7 @@ class RBFKMeansLayer(torch.nn.Module):
         if not isinstance(model.proba_sigma, str):
             sigma = check_sigma(model.proba_sigma, "proba_sigma")
         centers = torch.from_numpy(np.array(model.cluster_centers_))
-        layer = cls(*centers.shape, float(model.alpha), float(sigma))
+        layer = cls(*centers.shape, float(model.alpha), float(sigma), device="cpu")
         layer.centers = torch.nn.Parameter(centers)
         return layer
 
@@ -576,9 +590,7 @@ class RBFKMeansLayer(torch.nn.Module):
             super()._apply(fn, *args, **kwargs)
         finally:
             self._buffers.update(exact)
-        device = self.centers.device
-        if device.type == "mps":  # which has no float64
-            device = torch.device("cpu")
+        device = _with_float64(self.centers.device)
         for name, buffer in exact.items():
             is_lost = buffer.is_meta and device.type != "meta"
             move = torch.empty_like if is_lost else torch.Tensor.to
@@ -591,9 +603,8 @@ class RBFKMeansLayer(torch.nn.Module):
         rows = x.reshape(-1, self.n_features).to(dtype)
         return SquaredDistances.apply(rows, self.centers.to(dtype))
 
-    def _shares(self, d2):
+    def _shares(self, d2, two_sigma2):
         """Responsibilities, of squared distances."""
-        two_sigma2 = self._two_sigma2()
         if two_sigma2 < torch.finfo(d2.dtype).tiny:
             nearest = d2.argmin(dim=-1, keepdim=True)
             one_hot = torch.zeros_like(d2).scatter_(-1, nearest, 1.0)
@@ -650,11 +661,16 @@ class RBFKMeansLayer(torch.nn.Module):
             self.unit_size.fill_(float(stream.sigmas[0]))
         return self._set_position(position)
 
-    def _as_estimator(self, sigma):
-        """A fitted estimator with these centres."""
+    def _finite_centers(self):
+        """A copy of the centres, as an array."""
         centers = as_array(self.centers).copy()
         if not np.isfinite(centers).all():
             raise ValueError("centers contain NaN or infinity.")
+        return centers
+
+    def _as_estimator(self, sigma):
+        """A fitted estimator with these centres."""
+        centers = self._finite_centers()
         model = RBFKMeans(self.n_clusters, schedule=sigma, alpha=self.alpha)
         model.cluster_centers_ = centers
         model.sigma_ = sigma
@@ -695,3 +711,8 @@ class RBFKMeansLayer(torch.nn.Module):
         if not may_vanish and weight.numel() and not weight.any():
             raise ValueError("weight is zero for every row: no weight is left.")
         return weight
+
+
+def _with_float64(device):
+    """The device, or the CPU where the device has no float64."""
+    return torch.device("cpu") if device.type == "mps" else device

@@ -1122,7 +1122,7 @@ def test_wrong_rows_are_named(method, x, error, match):
         getattr(RBFKMeansLayer(2, 3), method)(x)
 
 
-@pytest.mark.parametrize("method", ["predict", "init_centers_", "measure_"])
+@pytest.mark.parametrize("method", ["predict", "init_centers_", "measure_", "em_step_"])
 @pytest.mark.parametrize("value", [nan, inf])
 def test_rows_that_are_not_finite_are_named(method, value):
     x = torch.zeros(4, 3)
@@ -1160,6 +1160,67 @@ def test_wrong_weights_are_named(method, weight, error):
 def test_weights_of_zero_alone_are_named(method):
     with pytest.raises(ValueError, match=r"^weight is zero"):
         getattr(RBFKMeansLayer(2, 3), method)(torch.randn(4, 3), torch.zeros(4))
+
+
+def test_weights_of_zero_alone_make_a_sum_of_zero():
+    layer = RBFKMeansLayer(2, 3)
+    x = torch.randn(4, 3, requires_grad=True)
+    layer.free_energy(x, torch.zeros(4), reduction="sum").backward()
+    assert not x.grad.any()
+    values = layer.free_energy(x, torch.zeros(4), reduction="none")
+    assert values.tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-50, 1e300])
+def test_the_unit_of_the_weights_does_not_matter_to_the_mean(unit):
+    layer = layer_at(torch.randn(4, 3), sigma=1.0)
+    x, weight = torch.randn(5, 3), torch.arange(1, 6, dtype=torch.float64)
+    mean = layer.free_energy(x, weight)
+    torch.testing.assert_close(layer.free_energy(x, weight * unit), mean)
+
+
+def test_centres_that_are_not_finite_are_named_and_spoil_themselves_alone():
+    centers = torch.randn(3, 2)
+    centers[1] = nan
+    layer = RBFKMeansLayer(3, 2, sigma=1.0)
+    layer.centers.data.copy_(centers)
+    with pytest.raises(ValueError, match="centers contain NaN"):
+        layer.measure_(torch.randn(4, 2))
+    d2 = layer._squared_distances(torch.randn(4, 2))
+    assert d2.isnan().all(0).tolist() == [False, True, False]
+
+
+def test_progress_leaves_no_temperature_out():
+    schedule = Geometric(n_steps=100, harden=False, unit="absolute")
+    layer, seen = RBFKMeansLayer(2, 3, sigma=schedule), set()
+    for epoch in range(100):
+        seen.add(int(layer.set_progress_(epoch / 100).position))
+    assert seen == set(range(100))
+
+
+def test_a_layer_of_an_estimator_is_on_the_cpu():
+    model = RBFKMeans(2, random_state=0).fit([[0.0], [1.0], [9.0], [10.0]])
+    with torch.device("meta"):
+        layer = RBFKMeansLayer.from_estimator(model)
+    assert {t.device.type for t in layer.state_dict().values()} == {"cpu"}
+
+
+def test_rows_without_probabilities_cost_no_more_steps(monkeypatch):
+    steps = 0
+    power = _torch_entmax._power
+
+    def count(*args):
+        nonlocal steps
+        steps += 1
+        return power(*args)
+
+    monkeypatch.setattr(_torch_entmax, "_power", count)
+    z = torch.randn(20, 5)
+    entmax(z, 1.25)
+    few, steps = steps, 0
+    z[3] = -inf
+    assert entmax(z, 1.25)[3].isnan().all()
+    assert steps <= few + 1
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ nothing else.
 # Clusters are worth no more than what the codes hold fast to. Two things tell the
 # network what does not matter about an image, without a label. It is turned, moved,
 # scaled and slanted a little each time it is seen, by as much as leaves it readable.
-# And what is to be decoded is not the image itself but the mean of its ten nearest
-# neighbours.
+# And what is to be decoded is not the image itself but the mean of it and its nine
+# nearest neighbours.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
@@ -88,8 +88,8 @@ def distorted(images):
 # :math:`q_j - r_j`.
 #
 # Codes are assigned after they have been averaged over the neighbours. In comparing two
-# centres that is the same as averaging the distances. The centres are parameters, and
-# see the codes of distorted images as the encoder does.
+# centres that is the same as averaging the squared distances to them. The centres are
+# parameters, and see the codes of distorted images as the encoder does.
 
 encoder = nn.Sequential(
     nn.Linear(64, 256), nn.BatchNorm1d(256), nn.ReLU(),
@@ -199,8 +199,8 @@ for name, found in labels.items():
 #   points in accuracy. Softmax gains as much as entmax-1.5.
 # * All of that gain comes from the sharpened targets. Free energy on top of the
 #   reconstruction, without them, gains nothing: 0.0 ± 0.7 points.
-# * A clustering loss confirms the clusters it starts from, poor ones too. In two seeds
-#   of ten the start is poor, and the accuracy ends at 84.5 and 86.0 %.
+# * A clustering loss confirms the clusters it starts from, poor ones too. The worst of
+#   ten seeds ends at 84.5 %.
 #
 # Below, the codes in the plane of their largest variance, coloured by digit. Crosses
 # are centres. On the right they lie inward of their clouds: they follow the codes of
