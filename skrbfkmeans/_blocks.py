@@ -143,6 +143,8 @@ class Rows:
     ----------
     n_threads : int
         Number of threads; OpenMP's limit, if not set before.
+    max_strips : int
+        Most strips that the rows are cut into.
     box : tuple of ndarray of shape (n_features,)
         Bounds on the coordinates of the rows, once `measure` has been called.
     mean : ndarray of shape (n_features,)
@@ -163,7 +165,8 @@ class Rows:
             self.X = _read_only(X)
             self.arrays = self.X, None
             self._row_size = self.n_features
-        self.box, self.n_threads = (-np.inf, np.inf), None
+        self.box = -np.inf, np.inf
+        self.n_threads, self.max_strips = None, MAX_STRIPS
         self.stored_weights = _read_only(np.empty(0) if weights is None else weights)
 
     def __enter__(self):
@@ -427,7 +430,7 @@ class Rows:
         stop = self.n_rows if stop is None else stop
         row_work = n_vectors * self._row_size + ROW_WORK
         n_worth = (stop - start) * row_work // STRIP_WORK
-        n = min(n_worth, stop - start, MAX_STRIPS, MAX_PARTIAL // max(size, 1))
+        n = min(n_worth, stop - start, self.max_strips, MAX_PARTIAL // max(size, 1))
         n = max(n, 1)
         bounds = [start + (stop - start) * s // n for s in range(n + 1)]
         piece = max(PIECE_WORK // row_work, 1)

@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from functools import partial
 
 import dask
@@ -131,13 +132,23 @@ class Workers:
         self._locate()
         n_bytes = sum(getattr(arg, "nbytes", 0) for arg in args)
         if n_bytes > LARGE:  # each worker gets them but once
-            [args] = self._client.scatter([args], broadcast=True, hash=False)
+            args = self._spread(args)
         return [
             self._submit(
                 home, _ask_each, [self._chunks[i] for i in numbers], args, function, add
             )
             for home, numbers in self._groups
         ]
+
+    def _spread(self, args):
+        """A future of the arguments that every worker has."""
+        scatter = partial(
+            self._client.scatter, [args], broadcast=True, hash=False, asynchronous=True
+        )
+        try:
+            return self._client.sync(self._watch, scatter)[0]
+        except (OSError, KeyError, ValueError) as error:  # a worker is gone
+            raise LostError from error
 
     def _submit(self, home, function, *args):
         """Have a function called where the chunks are, and nowhere else."""
@@ -160,6 +171,7 @@ class Workers:
             if not here:
                 raise LostError
             homes.setdefault(here[0], []).append(number)
+        self._groups = list(homes.items())  # for `_watch` to see that they are there
         if self._sizes is None:
             sizes = self._client.map(sys.getsizeof, self._chunks, pure=False)
             self._sizes = self._fetch(sizes)
@@ -277,3 +289,20 @@ def _add_up(answers, add, n_most):
             add(answers[i : i + AT_ONCE]) for i in range(0, len(answers), AT_ONCE)
         ]
     return answers
+
+
+@contextmanager
+def without_a_thread():
+    """Leave the thread of a task to others: those that the task will wait for."""
+    from distributed import get_worker, rejoin, secede
+
+    try:
+        get_worker()
+    except ValueError:  # this is no task
+        yield
+        return
+    secede()
+    try:
+        yield
+    finally:
+        rejoin()

@@ -86,7 +86,7 @@ class Chunk:
         if weights is not None:
             weights = scaled(weights, units.w_exponent)
         rows = in_units(self.X, weights, units.precision, units.x_exponent)
-        rows.dtype, rows.n_threads = units.dtype, 1
+        rows.dtype, rows.n_threads, rows.max_strips = units.dtype, 1, 1
         return rows
 
 
@@ -114,6 +114,11 @@ def check(estimator, number, X, sample_weight):
     if hasattr(X, "tocsr"):
         X = X.tocsr()
     if X.shape[0] == 0:
+        if sample_weight is not None and np.size(sample_weight) > 1:
+            raise ValueError(
+                f"sample_weight has {np.size(sample_weight)} entries for a chunk of X "
+                "without rows."
+            )
         weights = None if sample_weight is None else np.empty(0)
         dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
         return Chunk(np.empty((0, X.shape[1]), dtype), 0.0, weights, number)
@@ -212,7 +217,7 @@ def find_distinct(chunk, units, enough):
     return chunk.rows(units).distinct(enough)
 
 
-def draw(chunk, units, bounds, draws):
+def draw(chunk, units, bounds, draws, by_weight):
     """Rows by their place among all, or along the running sum of all weights.
 
     Parameters
@@ -223,25 +228,29 @@ def draw(chunk, units, bounds, draws):
         Where the chunks begin and end.
     draws : ndarray
         The places wanted, sorted; None for all.
+    by_weight : bool
+        Whether they are places along the weights.
 
     Returns
     -------
     X : ndarray or CSR matrix
-        The rows.
+        The rows, each once.
     weights : ndarray or None
-        Their weights; None if they were drawn by their weights.
+        Their weights, if the rows have any; how often each was drawn, if by weight.
     """
     rows = chunk.rows(units)
+    weights = None if chunk.weights is None else rows.stored_weights
     if draws is None:
-        return rows.X, None if rows.is_unweighted else rows.stored_weights
+        return rows.X, weights
     start, stop = bounds[chunk.number : chunk.number + 2]
     mine = draws[np.searchsorted(draws, start) : np.searchsorted(draws, stop)] - start
-    if rows.is_unweighted:
-        return rows.X[mine.astype(np.int64)], None
-    ends = np.cumsum(rows.stored_weights)
-    places = np.searchsorted(ends, mine, side="right")
-    last = np.flatnonzero(rows.stored_weights)[-1] if ends.size and ends[-1] else 0
-    return rows.X[np.minimum(places, last)], None
+    if not by_weight:
+        places = np.unique(mine.astype(np.int64))
+        return rows.X[places], None if weights is None else weights[places]
+    last = np.max(np.flatnonzero(weights), initial=0)
+    places = np.searchsorted(np.cumsum(weights), mine, side="right")
+    places, counts = np.unique(np.minimum(places, last), return_counts=True)
+    return rows.X[places], counts.astype(np.float64)
 
 
 # --- how answers add up ------------------------------------------------------
@@ -383,28 +392,37 @@ class ChunkedRows:
         rows : Rows
             The rows drawn, in the units of all.
         """
-        from ._blocks import Rows
-
         row_size = max(1, self._n_stored // self.n_rows)
         size = max(SAMPLED_ROWS * n_clusters, LEAST_SAMPLED)
         size = max(min(size, SAMPLED_NUMBERS // row_size), 2 * n_clusters)
-        draws = bounds = None
-        if size < self.n_rows:
-            extents = self.counts
-            if not self.is_unweighted:
-                extents = self.map(weigh)
-            bounds = np.concatenate([[0], np.cumsum(extents)])
-            draws = (np.arange(size) + random_state.uniform(size=size)) / size
-            draws *= bounds[-1]
-            if self.is_unweighted:
-                draws = np.minimum(draws.astype(np.int64), self.n_rows - 1)
-        parts, weights = zip(*self.map(draw, bounds, draws), strict=True)
+        if size >= self.n_rows:
+            return self._collect(None, None, False)
+        places = (np.arange(size) + random_state.uniform(size=size)) / size
+        if not self.is_unweighted:
+            sample = self._draw(self.map(weigh), places, True)
+            if sample.n_rows >= n_clusters:
+                return sample
+        return self._draw(self.counts, places, False)  # or a few rows weigh all
+
+    def _draw(self, extents, places, by_weight):
+        """Rows at places between 0 and 1 of the sum of all extents."""
+        bounds = np.concatenate([[0], np.cumsum(extents)])
+        draws = places * bounds[-1]
+        if not by_weight:
+            draws = np.minimum(draws.astype(np.int64), self.n_rows - 1)
+        return self._collect(bounds, draws, by_weight)
+
+    def _collect(self, *args):
+        """What `draw` finds in the chunks."""
+        from ._blocks import Rows
+
+        parts, weights = zip(*self.map(draw, *args), strict=True)
         parts = [X for X in parts if X.shape[0] > 0]
         if any(sparse.issparse(X) for X in parts):
             X = canonical(sparse.vstack(parts, format="csr", dtype=parts[0].dtype))
         else:
             X = np.concatenate(parts)
-        weights = None if weights[0] is None else np.concatenate(weights)
+        weights = None if self.is_unweighted else np.concatenate(weights)
         return Rows(X, weights, self.dtype)
 
 

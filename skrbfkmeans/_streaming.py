@@ -82,10 +82,12 @@ class Stream:
                 after = after._absorb(*_together(self.young), **step)
         if not is_young:
             return replace(after, is_refined=False, young=[], n_rows=0)
-        self.young.append(_kept(*batch, copy=True))  # last: nothing can fail now
+        young = [*self.young, _kept(*batch, copy=True)]
         n_settled = n_rows if is_due else self.n_settled
         n_batches = self.n_batches + 1
-        return replace(after, n_rows=n_rows, n_settled=n_settled, n_batches=n_batches)
+        return replace(
+            after, young=young, n_rows=n_rows, n_settled=n_settled, n_batches=n_batches
+        )
 
     def _absorb(self, X, squares, weights, w_exponent, **options):
         """The stream after an online step."""

@@ -14,12 +14,14 @@ except ImportError as error:
     ) from error
 
 import copy
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import (
     _check_feature_names,
     _check_n_features,
@@ -27,7 +29,7 @@ from sklearn.utils.validation import (
 )
 
 from . import _chunks
-from ._carriers import OwnScheduler, Workers
+from ._carriers import OwnScheduler, Workers, without_a_thread
 from ._checks import scaled, unscaled_inertia
 from ._rbfkmeans import RBFKMeans as LocalRBFKMeans
 from ._rbfkmeans import as_it_was_on_error
@@ -44,10 +46,11 @@ class RBFKMeans(LocalRBFKMeans):
     `predict_proba` and `transform` are lazy, chunk by chunk. Whatever is not a Dask
     collection is left to the plain estimator.
 
-    Starts are sought, and swaps are tried, among 1000 rows a cluster (at least 20,000,
-    and all if there are no more), drawn by their weights; the swaps are kept if they
-    lower the free energy of all rows. If `init` is an array, centres and labels are
-    those of the plain estimator, but for rounding, for any chunks.
+    Starts are sought, and swaps are tried, among 1000 rows a cluster (at least 20,000
+    rows, at most 2^24 numbers, and all if there are no more), drawn by their weights;
+    the swaps are kept if they lower the free energy of all rows. If `init` is an array,
+    and nothing is refined, centres and labels are those of the plain estimator, but for
+    rounding, for any chunks.
 
     Parameters
     ----------
@@ -180,7 +183,7 @@ class RBFKMeans(LocalRBFKMeans):
         """
         if not dask.is_dask_collection(X):
             return super().fit(X, y, sample_weight)
-        with as_it_was_on_error(self):
+        with as_it_was_on_error(self), self._waiting():
             rows = self._gather_rows(X, sample_weight, reset=True)
             self._check_parameters(rows)
             init = self._check_init(self.init, rows)
@@ -193,6 +196,8 @@ class RBFKMeans(LocalRBFKMeans):
 
     def partial_fit(self, X, y=None, sample_weight=None):
         """Go on with one more batch of rows; each chunk of a collection is a batch.
+
+        The chunks are brought to this process, one after the other.
 
         Parameters
         ----------
@@ -218,15 +223,16 @@ class RBFKMeans(LocalRBFKMeans):
         if not dask.is_dask_collection(X):
             return super().partial_fit(X, y, sample_weight)
         blocks = _blocks_of(X)
+        weights_of_blocks = _weights_of(X, blocks, sample_weight, self._compute)
         with as_it_was_on_error(self):
-            for batch in zip(
-                blocks, _weights_of(X, blocks, sample_weight), strict=True
-            ):
+            for batch in zip(blocks, weights_of_blocks, strict=True):
                 rows, weights = self._compute(*batch)
                 if hasattr(rows, "tocsr"):
                     rows = rows.tocsr()
                 if rows.shape[0] > 0:
                     super().partial_fit(rows, sample_weight=weights)
+            if not hasattr(self, "cluster_centers_"):
+                raise ValueError("X has no rows.")
         return self
 
     def predict(self, X):
@@ -303,10 +309,15 @@ class RBFKMeans(LocalRBFKMeans):
     def _transform(self, X):
         if not dask.is_dask_collection(X):
             return super()._transform(X)
+        if _get_output_config("transform", self)["dense"] != "default":
+            raise ValueError(
+                "set_output is not for Dask collections: it would compute them. Use "
+                'set_output(transform="default").'
+            )
         meta = np.empty((0, 0), dtype=_dtype_of(X))
         if self.sparse_output and self.features == "responsibility":
             meta = sparse.csr_matrix(meta)
-        return self._lazily(X, "transform", meta)
+        return self._lazily(X, "_transform", meta)
 
     def score(self, X, y=None, sample_weight=None):
         """Minus the inertia of the rows: the higher, the better.
@@ -335,12 +346,14 @@ class RBFKMeans(LocalRBFKMeans):
         if not dask.is_dask_collection(X):
             return super().score(X, y, sample_weight)
         check_is_fitted(self)
-        rows = self._gather_rows(X, sample_weight, reset=False)
-        rows.choose_units()
         centers = self.cluster_centers_.astype(np.float64)
-        _, inertia, _ = rows.assess(
-            scaled(centers, rows.units.x_exponent), want_labels=False
-        )
+        with self._waiting():
+            rows = self._gather_rows(X, sample_weight, reset=False)
+            if rows.n_rows == 0:
+                raise ValueError("X has no rows.")
+            rows.choose_units()
+            centers = scaled(centers, rows.units.x_exponent)
+            _, inertia, _ = rows.assess(centers, want_labels=False)
         return -unscaled_inertia(inertia, rows.units.x_exponent, rows.units.w_exponent)
 
     def to_local(self):
@@ -368,8 +381,9 @@ class RBFKMeans(LocalRBFKMeans):
         """All rows of a collection, each chunk checked where it is."""
         blocks = _blocks_of(X)
         self._check_features(X, reset)
-        weights = _weights_of(X, blocks, sample_weight)
+        weights = _weights_of(X, blocks, sample_weight, self._compute)
         model = self._predictor()
+        vars(model).pop("cluster_centers_", None)
         chunks = [
             dask.delayed(partial(_chunks.check, model, number))(*block)
             for number, block in enumerate(zip(blocks, weights, strict=True))
@@ -382,6 +396,7 @@ class RBFKMeans(LocalRBFKMeans):
 
     def _check_features(self, X, reset):
         """Number and names of the features, from what is known without computing."""
+        _check_is_table(X)
         if not isinstance(X, Array):
             like = X._meta
         elif X.ndim != 2 or np.isnan(X.shape[1]):
@@ -397,9 +412,17 @@ class RBFKMeans(LocalRBFKMeans):
     def _find_client(self):
         """The client whose workers do the work; None for Dask's own scheduler."""
         if self.client is not None:
+            if not hasattr(self.client, "scatter"):
+                raise ValueError(
+                    f"client must be a distributed.Client or None; got {self.client!r}."
+                )
             return self.client
         owner = getattr(dask.base.get_scheduler(), "__self__", None)
         return owner if hasattr(owner, "scatter") else None
+
+    def _waiting(self):
+        """Context in which this thread waits for workers."""
+        return nullcontext() if self._find_client() is None else without_a_thread()
 
     def _compute(self, *some):
         """What some delayed objects come to."""
@@ -409,6 +432,7 @@ class RBFKMeans(LocalRBFKMeans):
     def _predictor(self):
         """The plain estimator with all that predicting needs, and no more."""
         model = self.to_local()
+        model.set_params(init="k-means++", schedule="auto", random_state=None)
         for name in "labels_", "history_", "path_", "_stream":
             vars(model).pop(name, None)
         return model
@@ -487,14 +511,20 @@ class RBFKMeans(LocalRBFKMeans):
 
 def _blocks_of(X):
     """The chunks of a collection of rows, as delayed objects."""
+    _check_is_table(X)
     if isinstance(X, Array):
         return list(_in_full_rows(X).to_delayed().ravel())
-    if not hasattr(X, "to_delayed") or not hasattr(X, "columns"):
+    return list(X.to_delayed())
+
+
+def _check_is_table(X):
+    """Raise a ValueError if a Dask collection is no array and no data frame."""
+    is_frame = hasattr(X, "to_delayed") and hasattr(X, "columns")
+    if not isinstance(X, Array) and not is_frame:
         raise ValueError(
             "X must be a Dask array or data frame; it is a "
             f"{type(X).__module__}.{type(X).__name__}."
         )
-    return list(X.to_delayed())
 
 
 def _in_full_rows(X):
@@ -502,12 +532,12 @@ def _in_full_rows(X):
     return X.rechunk({1: -1}) if X.ndim > 1 and X.numblocks[1] > 1 else X
 
 
-def _weights_of(X, blocks, sample_weight):
+def _weights_of(X, blocks, sample_weight, compute):
     """The weights that go with each of the chunks of X."""
     if sample_weight is None or np.isscalar(sample_weight):
         return [sample_weight] * len(blocks)
     if not dask.is_dask_collection(sample_weight):
-        return _cut(np.asarray(sample_weight), blocks, X)
+        return _cut(np.asarray(sample_weight), blocks, X, compute)
     if isinstance(sample_weight, Array) and isinstance(X, Array):
         sizes = X.chunks[:1] + sample_weight.chunks
         if not np.isnan(np.concatenate(sizes)).any():
@@ -521,16 +551,16 @@ def _weights_of(X, blocks, sample_weight):
     if len(weights) != len(blocks):
         raise ValueError(
             f"sample_weight has {len(weights)} chunks, but X has {len(blocks)}, and "
-            "their sizes are not known: call compute_chunk_sizes() on both."
+            "their sizes are not known: give it the chunks or partitions of X."
         )
     return weights
 
 
-def _cut(weights, blocks, X):
+def _cut(weights, blocks, X, compute):
     """Weights in memory, cut as the chunks of X are."""
     sizes = X.chunks[0] if isinstance(X, Array) else (np.nan,)
     if np.isnan(sizes).any():
-        sizes = dask.compute([dask.delayed(_n_rows)(block) for block in blocks])[0]
+        sizes = compute([dask.delayed(_n_rows)(block) for block in blocks])[0]
     if weights.shape != (sum(sizes),):
         raise ValueError(
             f"sample_weight.shape == {weights.shape}, expected {(sum(sizes),)}!"
@@ -544,8 +574,10 @@ def _n_rows(block):
 
 def _dtype_of(X):
     """The precision of results for X, as far as is known without computing."""
+    _check_is_table(X)
     dtypes = [X.dtype] if isinstance(X, Array) else list(X.dtypes)
-    is_single = all(dtype == np.float32 for dtype in dtypes)
+    is_numpy = all(isinstance(dtype, np.dtype) for dtype in dtypes)
+    is_single = is_numpy and np.result_type(*dtypes) == np.float32
     return np.dtype(np.float32 if is_single else np.float64)
 
 
@@ -554,9 +586,6 @@ def _call_method(model, method, meta, widths, X):
     if hasattr(X, "tocsr"):
         X = X.tocsr()
     if X.shape[0] == 0:
-        return (
-            type(meta)((0, *widths))
-            if sparse.issparse(meta)
-            else np.empty((0, *widths), dtype=meta.dtype)
-        )
+        empty = type(meta) if sparse.issparse(meta) else np.empty
+        return empty((0, *widths), dtype=meta.dtype)
     return getattr(model, method)(X)

@@ -303,10 +303,39 @@ def test_rows_are_drawn_by_their_weights(monkeypatch):
     monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
     numbers, weights = np.arange(3000.0)[:, np.newaxis], np.ones(3000)
     weights[:1500], weights[2000] = 0.0, 1500.0
-    drawn = gathered(numbers, weights).sample(12, np.random.RandomState(0)).X[:, 0]
-    assert len(drawn) == 200
+    sample = gathered(numbers, weights).sample(12, np.random.RandomState(0))
+    drawn = sample.X[:, 0]
+    assert len(np.unique(drawn)) == len(drawn)
+    assert sample.weights.sum() == 200.0
     assert drawn.min() >= 1500.0
-    assert abs(np.sum(drawn == 2000.0) - 100) <= 1
+    assert abs(sample.weights[drawn == 2000.0] - 100) <= 1
+
+
+def test_a_sample_has_enough_rows_even_if_one_weighs_all(monkeypatch):
+    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 100)
+    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
+    weights = np.full(len(X), 1e-9)
+    weights[7] = 1.0
+    for init in "random", "k-means++":
+        model = RBFKMeans(12, init=init, random_state=0)
+        model.fit(da.from_array(X, chunks=(700, 4)), sample_weight=weights)
+        assert len(np.unique(model.labels_)) == 12
+
+
+@pytest.mark.parametrize("where", [0, 2, 5])
+def test_empty_chunks_take_no_weights_away(where):
+    blocks = [da.from_array(X[i : i + 600], 600) for i in range(0, 3000, 600)]
+    weights = [da.from_array(WEIGHTS[i : i + 600], 600) for i in range(0, 3000, 600)]
+    none = da.ones(5, chunks=5)
+    none = none[none < 0.0]
+    blocks.insert(where, none[:, np.newaxis] * np.zeros((1, 4)))
+    weights.insert(where, none)
+    plain = LocalRBFKMeans(12, random_state=0).fit(X, sample_weight=WEIGHTS)
+    chunked = RBFKMeans(12, random_state=0).fit(
+        da.concatenate(blocks, allow_unknown_chunksizes=True),
+        sample_weight=da.concatenate(weights, allow_unknown_chunksizes=True),
+    )
+    assert_same(plain, chunked)
 
 
 def test_the_callable_is_given_the_collection():
@@ -399,6 +428,25 @@ def test_to_local_is_the_plain_estimator():
     local.partial_fit(X[:100])
 
 
+def test_batches_that_fail_are_not_remembered():
+    spoilt = X.copy()
+    spoilt[2500, 2] = np.nan
+    model = RBFKMeans(12, random_state=0).partial_fit(da.from_array(X[:500], 500))
+    with pytest.raises(ValueError, match="NaN"):
+        model.partial_fit(da.from_array(spoilt, chunks=(700, 4)))
+    model.to_local().partial_fit(X[:100])
+    assert model.n_steps_ == 1
+    assert sum(len(rows) for rows, _ in model._stream.young) == 500
+
+
+def test_set_output_does_not_compute_collections():
+    blocks = da.from_array(X, chunks=(700, 4))
+    model = RBFKMeans(12, random_state=0).fit(blocks).set_output(transform="pandas")
+    with pytest.raises(ValueError, match="set_output is not for Dask"):
+        model.transform(blocks)
+    assert isinstance(model.transform(X), pd.DataFrame)
+
+
 def test_arrays_in_memory_are_left_to_the_plain_estimator():
     plain = LocalRBFKMeans(12, random_state=0).fit(X, sample_weight=WEIGHTS)
     model = RBFKMeans(12, random_state=0).fit(X, sample_weight=WEIGHTS)
@@ -436,8 +484,12 @@ def test_what_is_wrong_with_one_chunk_is_told():
 
 def test_collections_that_are_no_tables_are_refused():
     bag = pytest.importorskip("dask.bag").from_sequence([1, 2, 3])
-    with pytest.raises(ValueError, match="must be a Dask array or data frame"):
-        RBFKMeans().fit(bag)
+    model = RBFKMeans(12, random_state=0).fit(X)
+    for method in "fit", "predict", "predict_proba", "transform", "score":
+        with pytest.raises(ValueError, match="must be a Dask array or data frame"):
+            getattr(model, method)(bag)
+    with pytest.raises(ValueError, match="no rows"):
+        model.score(da.zeros((0, 4)))
 
 
 def test_weights_of_unknown_chunks_must_be_cut_alike():
@@ -569,6 +621,38 @@ def test_the_default_client_is_found_and_may_be_overruled(client):
     with client.as_current(), dask.config.set(scheduler=None):
         assert model._find_client() is client
     assert RBFKMeans(client=client)._find_client() is client
+
+
+def test_large_arguments_are_sent_once(client, monkeypatch):
+    monkeypatch.setattr(_carriers, "LARGE", 0)
+    assert_same(*fits((500, 4), client))
+
+
+def fit_in_a_task(chunks):
+    blocks = da.from_array(X, chunks=(chunks, 4))
+    model = RBFKMeans(12, init=START, random_state=0).fit(blocks)
+    return model.inertia_, -model.score(blocks)
+
+
+def test_fits_inside_tasks_do_not_wait_for_each_other(client):
+    futures = client.map(fit_in_a_task, [500, 600, 700])
+    expected = LocalRBFKMeans(12, init=START, random_state=0).fit(X).inertia_
+    for future in futures:
+        np.testing.assert_allclose(future.result(timeout=100), expected)
+
+
+def test_weights_in_memory_are_cut_by_the_client_too(client):
+    blocks = client.persist(da.from_array(X, chunks=(500, 4)))
+    blocks = blocks[blocks[:, 0] < np.inf]  # of unknown sizes
+    model = RBFKMeans(12, init=START, random_state=0, client=client)
+    plain = LocalRBFKMeans(12, init=START, random_state=0)
+    plain.fit(X, sample_weight=WEIGHTS)
+    assert_same(plain, model.fit(blocks, sample_weight=WEIGHTS))
+
+
+def test_a_client_that_is_none_is_named():
+    with pytest.raises(ValueError, match="client must be a"):
+        RBFKMeans(client="tcp://somewhere").fit(da.from_array(X, chunks=(500, 4)))
 
 
 def test_a_client_is_kept_by_clones_and_left_behind_by_pickles(client):
