@@ -213,4 +213,5 @@ def weight_exponent(largest):
 def _is_zero(sample_weight, n):
     """Whether these are n weights, all of them 0."""
     weights = np.asarray(sample_weight)
-    return weights.shape == (n,) and not np.any(weights)
+    is_real = weights.dtype.kind in "biuf"
+    return is_real and weights.shape == (n,) and not np.any(weights)
