@@ -217,6 +217,11 @@ def find_distinct(chunk, units, enough):
     return chunk.rows(units).distinct(enough)
 
 
+def weigh(chunk, units):
+    """Total weight of the rows."""
+    return chunk.rows(units).weight
+
+
 def draw(chunk, units, bounds, draws, by_weight):
     """Rows by their place among all, or along the running sum of all weights.
 
@@ -424,11 +429,6 @@ class ChunkedRows:
             X = np.concatenate(parts)
         weights = None if self.is_unweighted else np.concatenate(weights)
         return Rows(X, weights, self.dtype)
-
-
-def weigh(chunk, units):
-    """Total weight of the rows."""
-    return chunk.rows(units).weight
 
 
 class ChunkedEStep:

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
@@ -445,6 +446,9 @@ def test_set_output_does_not_compute_collections():
     with pytest.raises(ValueError, match="set_output is not for Dask"):
         model.transform(blocks)
     assert isinstance(model.transform(X), pd.DataFrame)
+    lazy = model.set_output(transform="default").transform(blocks)
+    with sklearn.config_context(transform_output="pandas"):  # of who computes
+        assert isinstance(lazy.compute(), np.ndarray)
 
 
 def test_arrays_in_memory_are_left_to_the_plain_estimator():
