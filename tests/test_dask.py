@@ -446,7 +446,7 @@ def test_set_output_does_not_compute_collections():
     with pytest.raises(ValueError, match="set_output is not for Dask"):
         model.transform(blocks)
     assert isinstance(model.transform(X), pd.DataFrame)
-    lazy = model.set_output(transform="default").transform(blocks)
+    lazy = model.set_output(transform="default").transform(blocks.rechunk(3000))
     with sklearn.config_context(transform_output="pandas"):  # of who computes
         assert isinstance(lazy.compute(), np.ndarray)
 
