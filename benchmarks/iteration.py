@@ -21,9 +21,9 @@ from threadpoolctl import threadpool_limits
 from timing import interleaved
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans._annealing import m_step
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._steps import EStep
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.steps import EStep
+from skrbfkmeans._run.annealing import m_step
 
 CASES = [(100_000, 10, 50), (50_000, 64, 100)]
 SOFT = [(1.5, 0.0), (1.5, 0.25), (1.5, 0.5), (1.5, 1.0), (1.5, 2.0), (1.0, 1.0)]

@@ -16,9 +16,9 @@ from threadpoolctl import threadpool_limits
 from timing import interleaved
 from versus import DATA
 
-from skrbfkmeans._annealing import m_step
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._steps import EStep
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.steps import EStep
+from skrbfkmeans._run.annealing import m_step
 
 DRAWN = (
     "blobs 100,000 x 10, k = 50",

@@ -25,8 +25,8 @@ from timing import interleaved
 
 import skrbfkmeans
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans import _seeding as seeding
-from skrbfkmeans._blocks import Rows
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._run import seeding
 
 try:
     import faiss

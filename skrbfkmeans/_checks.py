@@ -62,7 +62,7 @@ def rows_in_safe_units(X, squares, weights=None, *more):
 
 def in_units(X, weights, precision, exponent):
     """Rows of X in a precision and in units of ``2**exponent``."""
-    from ._blocks import Rows
+    from ._engine.rows import Rows
 
     return Rows(scaled(X.astype(precision, copy=False), exponent), weights, X.dtype)
 

@@ -33,7 +33,7 @@ from ._checks import (
     unscaled_inertia,
 )
 from ._documentation import DocumentationLinkMixin
-from ._streaming import Stream
+from ._run.streaming import Stream
 from .energy import check_sigma, largest_variance
 from .schedules import Geometric, Schedule, check_temperatures
 
@@ -415,7 +415,7 @@ class RBFKMeans(
 
     def _fit(self, X, rows, x_exponent, w_exponent, init, fit_task):
         """`fit` after the checks."""
-        from ._annealing import anneal, is_lower
+        from ._run.annealing import anneal, is_lower
 
         if isinstance(init, np.ndarray) and self.n_init not in ("auto", 1):
             _warn(
@@ -749,7 +749,7 @@ class RBFKMeans(
 
     def _start(self, init, X, rows, x_exponent, random_state):
         """Starting centres of one run, float64, in the units of `rows`."""
-        from ._seeding import kmeans_plusplus, random_rows
+        from ._run.seeding import kmeans_plusplus, random_rows
 
         if isinstance(init, np.ndarray):
             return scaled(init.astype(np.float64), x_exponent)
@@ -762,7 +762,7 @@ class RBFKMeans(
 
     def _refine(self, rows, run, n_swaps, **options):
         """The run after swaps."""
-        from ._refinement import refine
+        from ._run.refinement import refine
 
         return refine(rows, run, n_swaps, **options)
 

@@ -167,7 +167,7 @@ def free_energy(
     rows, centers, sigma, alpha, exponents = _prepare(
         X, centers, sigma, alpha, sample_weight
     )
-    from ._steps import EStep
+    from ._engine.steps import EStep
 
     with rows:
         rows.measure()

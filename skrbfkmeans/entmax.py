@@ -84,12 +84,12 @@ def entmax(Z, alpha=1.5, axis=-1):
             f"Z has only minus infinity at some place along axis {axis}: "
             "its probabilities are not defined."
         )
-    from . import _kernels
+    from ._engine import kernels
 
     lines = np.moveaxis(Z, axis, -1)
     rows = np.ascontiguousarray(lines).reshape(-1, lines.shape[-1])
     P = np.empty(rows.shape)
-    _kernels.entmax_rows(rows, _kernels.as_argument(alpha), P)
+    kernels.entmax_rows(rows, kernels.as_argument(alpha), P)
     P = np.moveaxis(P.reshape(lines.shape), -1, axis)
     return np.ascontiguousarray(P, dtype=dtype)
 

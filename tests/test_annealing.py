@@ -9,9 +9,9 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans._annealing import part_glued, relocate_empty
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._steps import EStep
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.steps import EStep
+from skrbfkmeans._run.annealing import part_glued, relocate_empty
 from skrbfkmeans.energy import critical_sigma, hardening_sigma, responsibilities
 from skrbfkmeans.schedules import Constant, Cosine, Cyclic, Geometric, Linear
 

@@ -10,10 +10,10 @@ import pytest
 from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skrbfkmeans import _blocks
-from skrbfkmeans._blocks import Rows, single_threaded_blas
-from skrbfkmeans._kernels import exp_in_place
-from skrbfkmeans._steps import EStep
+from skrbfkmeans._engine import rows as engine_rows
+from skrbfkmeans._engine.kernels import exp_in_place
+from skrbfkmeans._engine.rows import Rows, single_threaded_blas
+from skrbfkmeans._engine.steps import EStep
 
 ALPHAS = (1.0, 1.25, 1.5, 2.0, 3.0)
 SIGMAS = (0.0, 1e-3, 0.3, 3.0, 1e6)
@@ -442,7 +442,7 @@ def test_a_blas_built_on_openmp_does_not_take_our_threads(monkeypatch):
         return threadpool_limits(limits=1)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setattr(_blocks, "limit_blas", limit_all)
+    monkeypatch.setattr(engine_rows, "limit_blas", limit_all)
     with threadpool_limits(limits=2), Rows(np.zeros((5, 1))) as rows:
         assert rows.n_threads == 2
 

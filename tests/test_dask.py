@@ -21,17 +21,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_common import FIXED_START, expected_failures
 
 from skrbfkmeans import RBFKMeans as LocalRBFKMeans
-from skrbfkmeans import _chunks
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._steps import EStep, Moments
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.steps import EStep, Moments
 from skrbfkmeans.schedules import Constant, Cyclic, Geometric
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from skrbfkmeans import _carriers  # noqa: E402
-from skrbfkmeans.dask import RBFKMeans  # noqa: E402
+from skrbfkmeans.dask import RBFKMeans, _carriers, _chunks  # noqa: E402
 
 pytestmark = pytest.mark.compiled
 
@@ -251,13 +249,13 @@ def test_swaps_that_do_not_help_all_are_not_kept(monkeypatch):
     def spoil(rows, run, centers, n_kept, **options):
         return go_on(rows, run, centers + 50.0, n_kept, **{**options, "max_iter": 1})
 
-    from skrbfkmeans import _refinement
+    from skrbfkmeans._run import refinement
 
-    go_on = _refinement.go_on
+    go_on = refinement.go_on
     blocks = da.from_array(X, chunks=(700, 4))
     options = {"init": START, "random_state": 0}
     without = RBFKMeans(12, **options).fit(blocks)
-    monkeypatch.setattr(_refinement, "go_on", spoil)
+    monkeypatch.setattr(refinement, "go_on", spoil)
     model = RBFKMeans(12, refine=20, **options).fit(blocks)
     assert model.inertia_ == without.inertia_
     assert model.history_["swaps_kept"].sum() == 0

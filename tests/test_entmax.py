@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skrbfkmeans._kernels import entmax_rows
+from skrbfkmeans._engine.kernels import entmax_rows
 from skrbfkmeans.entmax import entmax, tsallis_entropy
 
 ALPHAS = (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.5)

@@ -168,7 +168,7 @@ def fitted_with_a_full_disk():
     import resource
     import signal
 
-    importlib.import_module("skrbfkmeans._kernels")
+    importlib.import_module("skrbfkmeans._engine.kernels")
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
@@ -192,7 +192,7 @@ def test_a_disk_that_fills_between_import_and_fit_is_no_obstacle(
 
 
 def transformed_when_the_cache_is_gone(cache):
-    importlib.import_module("skrbfkmeans._kernels")
+    importlib.import_module("skrbfkmeans._engine.kernels")
 
     shutil.rmtree(cache)
     Path(cache).touch()  # so that it cannot be made again
@@ -355,7 +355,7 @@ def test_a_pickle_holds_arrays_and_parameters_and_nothing_compiled(
             strings.append(argument)
     assert {module.partition(".")[0] for module in modules} <= ALL
     text = " ".join([*modules, *strings])
-    for name in "numba", "__main__", "lambda", "_kernels", "_jit", "_blocks":
+    for name in "numba", "__main__", "lambda", "_engine":
         assert name not in text
     values = [*vars(model).values(), *model.history_.values()]
     size = sum(value.nbytes for value in values if isinstance(value, np.ndarray))

@@ -10,8 +10,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._steps import EStep
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans.energy import (
     critical_sigma,
     free_energy,

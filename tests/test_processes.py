@@ -231,7 +231,7 @@ def test_thirty_fits_with_a_seed_find_the_same_bits():
 
 
 def test_an_error_in_a_helper_stops_the_other_threads_and_is_raised():
-    from skrbfkmeans._blocks import Rows
+    from skrbfkmeans._engine.rows import Rows
 
     main, n_steps, failed = threading.current_thread(), 0, threading.Event()
 
@@ -560,7 +560,7 @@ def test_ctrl_c_ends_a_fit_in_time_and_leaves_all_as_it_was(python, n_threads):
 
 def interrupt_the_wait_for_a_helper(n_signals, step_seconds):
     """Ctrl-C when this thread has done its part and only a helper is at work."""
-    from skrbfkmeans._blocks import Rows
+    from skrbfkmeans._engine.rows import Rows
 
     main, helper_began = threading.current_thread(), threading.Event()
     n_steps, before = 0, thread_limits()

@@ -13,12 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans import _estimates as estimates
-from skrbfkmeans import _refinement as refinement
-from skrbfkmeans._annealing import cool
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._estimates import Sample, closest_centers
-from skrbfkmeans._refinement import Clusters, settle_few
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._run import estimates, refinement
+from skrbfkmeans._run.annealing import cool
+from skrbfkmeans._run.estimates import Sample, closest_centers
+from skrbfkmeans._run.refinement import Clusters, settle_few
 from skrbfkmeans.schedules import Constant, Cyclic, Geometric, Linear
 
 KINDS = {

@@ -6,9 +6,14 @@ import pytest
 from scipy import sparse, stats
 from sklearn.cluster import kmeans_plusplus as peer
 
-from skrbfkmeans import _blocks
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._seeding import BatchedTrials, ColumnTrials, Distances, kmeans_plusplus
+from skrbfkmeans._engine import rows as engine_rows
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._run.seeding import (
+    BatchedTrials,
+    ColumnTrials,
+    Distances,
+    kmeans_plusplus,
+)
 
 
 def blobs(n, d, dtype="f8", offset=0.0):
@@ -125,7 +130,7 @@ def test_more_trials_than_bits_are_tried():
 @pytest.mark.parametrize("d", [2, 30])
 def test_seeds_are_the_same_for_any_number_of_threads(d, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    monkeypatch.setattr(_blocks, "LIGHT", 2)
+    monkeypatch.setattr(engine_rows, "LIGHT", 2)
     X = blobs(70_000, d)
     found = []
     for n_threads in (1, 3):

@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans._blocks import Rows
+from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans.energy import (
     critical_sigma,
     free_energy,
@@ -617,7 +617,8 @@ def test_any_number_of_threads_gives_the_same_bits_for_sparse_rows(
     models = []
     for n_threads in 1, 2, 4:
         monkeypatch.setattr(
-            "skrbfkmeans._blocks._openmp_effective_n_threads", lambda n=n_threads: n
+            "skrbfkmeans._engine.rows._openmp_effective_n_threads",
+            lambda n=n_threads: n,
         )
         model = make(8, alpha=alpha, schedule=schedule, max_iter=6).fit(rows)
         models.append((model, model.predict_proba(rows)))

@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skrbfkmeans import RBFKMeans, _kernels, _steps
-from skrbfkmeans._annealing import m_step
-from skrbfkmeans._blocks import Rows
-from skrbfkmeans._steps import EStep
+from skrbfkmeans import RBFKMeans
+from skrbfkmeans._engine import kernels
+from skrbfkmeans._engine import steps as engine_steps
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.steps import EStep
+from skrbfkmeans._run.annealing import m_step
 
 
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch):
     """Bounds also where there is so little to do that they would not pay."""
-    monkeypatch.setattr(_steps, "SMALL", 0.0)
+    monkeypatch.setattr(engine_steps, "SMALL", 0.0)
 
 
 def blobs(d, dtype="f8"):
@@ -97,7 +99,7 @@ def test_with_little_to_do_all_rows_are_looked_at_with_the_same_result(
     X = blobs(12)
     centers, sigmas = X[:9].copy(), SCHEDULES["annealed"]
     ours, _ = steps(X, None, centers, sigmas, alpha, True)
-    monkeypatch.setattr(_steps, "SMALL", np.inf)
+    monkeypatch.setattr(engine_steps, "SMALL", np.inf)
     theirs, n_looked = steps(X, None, centers, sigmas, alpha, True)
     assert n_looked == 700 * len(sigmas)
     for (labels, step, moved), (other_labels, other, other_moved) in zip(
@@ -186,6 +188,6 @@ def test_a_row_on_its_centre_is_held_once_however_near_the_next_is(sigma, d):
 def test_an_alpha_that_is_an_integer_compiles_nothing_anew():
     X = blobs(2)
     RBFKMeans(3, alpha=2.0, random_state=0).fit(X)
-    n_versions = len(_kernels.share_rows.signatures)
+    n_versions = len(kernels.share_rows.signatures)
     RBFKMeans(3, alpha=2, random_state=0).fit(X)
-    assert len(_kernels.share_rows.signatures) == n_versions
+    assert len(kernels.share_rows.signatures) == n_versions

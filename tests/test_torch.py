@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 torch = pytest.importorskip("torch")
 
 import skrbfkmeans.entmax as arrays  # noqa: E402
-from skrbfkmeans import RBFKMeans, _torch_entmax, energy  # noqa: E402
+from skrbfkmeans import RBFKMeans, energy  # noqa: E402
 from skrbfkmeans.schedules import (  # noqa: E402
     Constant,
     Cosine,
@@ -25,7 +25,11 @@ from skrbfkmeans.schedules import (  # noqa: E402
     Linear,
     Schedule,
 )
-from skrbfkmeans.torch import RBFKMeansLayer, entmax  # noqa: E402
+from skrbfkmeans.torch import (  # noqa: E402
+    RBFKMeansLayer,
+    _entmax,
+    entmax,
+)
 
 ALPHAS = (1.0, 1.25, 1.5, 2.0, 3.0)
 SHAPES = ((3, 4), (1, 1, 5), (2, 2, 3), (3, 1), (6,))
@@ -247,7 +251,7 @@ def test_the_series_near_alpha_one_equals_its_formula(a1):
     x = a1 * np.log(p.astype(np.longdouble))
     terms = [(n + 1) * x**n / math.factorial(n + 2) for n in range(40)]
     expected = np.log(p) ** 2 * sum(terms).astype(float)
-    q = _torch_entmax.curvature(torch.tensor(p), a1)
+    q = _entmax.curvature(torch.tensor(p), a1)
     np.testing.assert_allclose(q, expected, rtol=1e-12)
 
 
@@ -329,7 +333,7 @@ def test_vmap_equals_a_loop(normal, alpha):
 
 def test_vmap_takes_batches_along_any_dimension(normal):
     z, alphas = normal(4, 5, 3).detach(), 1.0 + normal(4, 1, 3).detach().abs()
-    function = _torch_entmax.TransformedEntmax.apply
+    function = _entmax.TransformedEntmax.apply
     p = torch.func.vmap(function, in_dims=(2, 2), out_dims=2)(z, alphas)
     torch.testing.assert_close(
         p, function(z.movedim(2, 0), alphas.movedim(2, 0)).movedim(0, 2)
@@ -525,9 +529,9 @@ def test_the_gradient_never_goes_through_the_responsibilities(
 ):
     layer, x = layer_at(normal(4, 2).detach(), alpha, 1.1), normal(9, 2)
     products = []
-    exact = _torch_entmax.jacobian_product
+    exact = _entmax.jacobian_product
     monkeypatch.setattr(
-        _torch_entmax, "jacobian_product", lambda *a: products.append(a) or exact(*a)
+        _entmax, "jacobian_product", lambda *a: products.append(a) or exact(*a)
     )
     layer.free_energy(x).backward()
     assert not products
@@ -1207,14 +1211,14 @@ def test_a_layer_of_an_estimator_is_on_the_cpu():
 
 def test_rows_without_probabilities_cost_no_more_steps(monkeypatch):
     steps = 0
-    power = _torch_entmax._power
+    power = _entmax._power
 
     def count(*args):
         nonlocal steps
         steps += 1
         return power(*args)
 
-    monkeypatch.setattr(_torch_entmax, "_power", count)
+    monkeypatch.setattr(_entmax, "_power", count)
     z = torch.randn(20, 5)
     entmax(z, 1.25)
     few, steps = steps, 0

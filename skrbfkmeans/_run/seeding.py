@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from . import _kernels
+from .._engine import kernels
 
 # With at most this many features, distances are taken from columns in float32.
 FEW_FEATURES = 16
@@ -85,7 +85,7 @@ class Distances:
     """
 
     def __init__(self, rows):
-        self.rows, block = rows, _kernels.BLOCK
+        self.rows, block = rows, kernels.BLOCK
         n_blocks = -(-rows.n_rows // block)
         self._padded = np.zeros((n_blocks, block))
         self.closest = self._padded.reshape(-1)[: rows.n_rows]
@@ -116,10 +116,10 @@ class Distances:
         norms, bit = np.einsum("ij,ij->i", center, center), np.uint8(1 << (t % 8))
 
         def work(_, start, stop):
-            _kernels.claim_rows(
+            kernels.claim_rows(
                 *rows.arrays, start, stop, center, norms, self.masks, bit,
                 rows.stored_weights, self.closest, self._left,
-                np.empty(_kernels.BLOCK, dtype=np.int64),
+                np.empty(kernels.BLOCK, dtype=np.int64),
             )  # fmt: skip
 
         rows.run(work, self.strips)
@@ -135,7 +135,7 @@ class Distances:
             kernel(
                 table, which, start, stop, *options,
                 self._weights, self.closest, self.masks, parts[s],
-                np.empty((3, _kernels.BLOCK), dtype=np.float32),
+                np.empty((3, kernels.BLOCK), dtype=np.float32),
             )  # fmt: skip
 
         self.rows.run(work, self.strips)
@@ -153,7 +153,7 @@ class Distances:
             return _find(rows.weights, draws * rows.weight)
         ends = np.cumsum(left)
         draws *= ends[-1]
-        if size * _kernels.BLOCK > rows.n_rows:  # most blocks, or all
+        if size * kernels.BLOCK > rows.n_rows:  # most blocks, or all
             chances = self.closest
             if not rows.is_unweighted:
                 chances = chances * rows.stored_weights
@@ -161,16 +161,16 @@ class Distances:
         blocks = _find(left, draws)
         chances = self._padded[blocks]
         if not rows.is_unweighted:
-            some = blocks[:, np.newaxis] * _kernels.BLOCK + np.arange(_kernels.BLOCK)
+            some = blocks[:, np.newaxis] * kernels.BLOCK + np.arange(kernels.BLOCK)
             chances *= rows.stored_weights[np.minimum(some, rows.n_rows - 1)]
         rest = draws - np.where(blocks > 0, ends[blocks - 1], 0.0)
         sums = np.cumsum(chances)
-        starts = np.arange(size) * _kernels.BLOCK
+        starts = np.arange(size) * kernels.BLOCK
         rest += np.where(starts > 0, sums[starts - 1], 0.0)
         found = sums.searchsorted(rest, side="right") - starts
-        for t in np.flatnonzero(found >= _kernels.BLOCK):  # by rounding
+        for t in np.flatnonzero(found >= kernels.BLOCK):  # by rounding
             found[t] = np.flatnonzero(chances[t])[-1]
-        return blocks * _kernels.BLOCK + found
+        return blocks * kernels.BLOCK + found
 
 
 class Trials:
@@ -191,13 +191,13 @@ class Trials:
 
         def work(_, start, stop):
             out = np.empty((stop - start, n_trials))
-            _kernels.distance_rows(*rows.arrays, start, stop, codebook, out, start)
+            kernels.distance_rows(*rows.arrays, start, stop, codebook, out, start)
             out *= keep / unit2
             squares[:, start:stop] = np.minimum(out, largest).T
 
         rows.run(work, self.distances.strips)
         return drawn, self.distances.gains(
-            _kernels.gain_rows, squares, np.arange(n_trials), unit2
+            kernels.gain_rows, squares, np.arange(n_trials), unit2
         )
 
 
@@ -210,7 +210,7 @@ class ColumnTrials(Trials):
         largest = float(max(rows.X.max(), -rows.X.min()))
         unit = math.ldexp(1.0, math.frexp(largest)[1] + 1) if largest else 1.0
         self._unit2 = unit * unit
-        block = _kernels.BLOCK
+        block = kernels.BLOCK
         n_blocks = -(-rows.n_rows // block)
         self._columns = np.zeros((n_blocks, rows.n_features, block), dtype=np.float32)
 
@@ -230,7 +230,7 @@ class ColumnTrials(Trials):
             return self.draw_exact(random_state)
         drawn = self.distances.draw(self.n_trials, random_state)
         return drawn, self.distances.gains(
-            _kernels.try_columns, self._columns, drawn, np.float32(KEEP),
+            kernels.try_columns, self._columns, drawn, np.float32(KEEP),
             np.float32(self._doubt), self._unit2,
         )  # fmt: skip
 
@@ -276,7 +276,7 @@ class BatchedTrials(Trials):
             return self.draw_exact(random_state)
         accepted = np.array(accepted)
         return self._batch[accepted], self.distances.gains(
-            _kernels.gain_rows, self._squares, accepted, self._unit2
+            kernels.gain_rows, self._squares, accepted, self._unit2
         )
 
     def _draw_batch(self, former, size, random_state):
@@ -293,7 +293,7 @@ class BatchedTrials(Trials):
             return
 
         def work(_, start, stop):
-            _kernels.square_rows(
+            kernels.square_rows(
                 *rows.arrays, start, stop, codebook, rows.work(size), self._squares
             )
 

@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from ._jit import FAST, jit
+from .jit import FAST, jit
 
 # Scores are float32, in units of the farthest centre. They may lose so much by
 # underflow, and are not used for rows whose squared length is larger than this, nor
@@ -365,7 +365,7 @@ def exp_in_place(values, scratch):
 
 # --- blocks of rows ----------------------------------------------------------
 #
-# `codebook` and `work` are the named tuples of `_blocks`. `weights` of size 0
+# `codebook` and `work` are the named tuples of `rows`. `weights` of size 0
 # stands for ones.
 
 
@@ -827,7 +827,7 @@ def softmax_rows(
 ):
     """An E-step for alpha = 1 and sigma > 0, as whole vectors and products.
 
-    `softmax` and `work` are named tuples of `_blocks`. All rows are soft, and
+    `softmax` and `work` are named tuples of `rows`. All rows are soft, and
     sums are about the one origin of `softmax`. Shares that are lost in the
     rounding of their sum are 0.
     """

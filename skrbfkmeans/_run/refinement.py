@@ -20,10 +20,10 @@ References
 
 import numpy as np
 
-from . import _kernels
-from ._annealing import STEPS_AHEAD, cool, is_lower
-from ._blocks import share_width
-from ._estimates import Sample, closest_centers
+from .._engine import kernels
+from .._engine.rows import share_width
+from .annealing import STEPS_AHEAD, cool, is_lower
+from .estimates import Sample, closest_centers
 
 # A swap concerns its two clusters, and so many of the closest to each.
 NEIGHBOURS = 16
@@ -305,9 +305,9 @@ def settle_few(rows, start, heat, stride, goal, *, alpha, max_iter, **_):
     k, d = start.shape
     centers, norms = start.copy(), np.einsum("ij,ij->i", start, start)
     labels = np.full(rows.n_rows, -1, dtype=np.int32)
-    energy = _kernels.settle_rows(
+    energy = kernels.settle_rows(
         *rows.arrays, rows.stored_weights, centers, norms, labels,
-        np.empty(rows.n_rows), stride, _kernels.as_argument(alpha), 2.0 * heat * heat,
+        np.empty(rows.n_rows), stride, kernels.as_argument(alpha), 2.0 * heat * heat,
         share_width(heat, alpha), goal, STEPS_AHEAD, max_iter, np.empty((k, d + 1)),
         *np.empty((3, k)), np.empty(k, dtype=np.int64),
     )  # fmt: skip

@@ -9,7 +9,7 @@ finds out what it really changes: these numbers only tell where to try.
 import numpy as np
 from scipy import sparse
 
-from ._blocks import AT_ONCE, middle_of
+from .._engine.rows import AT_ONCE, middle_of
 
 # Estimates are made from at most so many rows of a cluster, with so many steps of the
 # power method.

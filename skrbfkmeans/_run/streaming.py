@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
-from ._checks import check_finite, check_weights, rows_in_safe_units, scaled
+from .._checks import check_finite, check_weights, rows_in_safe_units, scaled
 
 # numba comes with the first batch, not with a model that is loaded from a file.
 
@@ -61,7 +61,7 @@ class Stream:
         While it is young, the centres are fitted to all rows so far each time these
         have doubled in number; else they make one online step. `squares` is the sum of
         the squares of X, weights are in units of ``2**w_exponent``, `n_swaps` is the
-        most swaps to try, and the options are those of `_annealing.cool`.
+        most swaps to try, and the options are those of `annealing.cool`.
         """
         step = {name: options[name] for name in ("alpha", "learning_rate")}
         batch = X, squares, weights, w_exponent
@@ -153,8 +153,8 @@ def absorb(rows, centers, masses, sigma, *, alpha, learning_rate):
     masses : ndarray of shape (n_clusters,)
         The masses, grown.
     """
-    from ._annealing import LEAST_MASS, LEAST_SHARE
-    from ._steps import EStep
+    from .._engine.steps import EStep
+    from .annealing import LEAST_MASS, LEAST_SHARE
 
     step = EStep(rows, alpha)(centers, sigma)
     is_hard = step.soft_weight == 0.0
@@ -177,7 +177,7 @@ def settle(rows, centers, sigma, *, n_swaps, **options):
     n_swaps : float
         Most swaps to try.
     **options
-        As in `_annealing.cool`.
+        As in `annealing.cool`.
 
     Returns
     -------
@@ -186,9 +186,9 @@ def settle(rows, centers, sigma, *, n_swaps, **options):
     masses : ndarray of shape (n_clusters,)
         Their shares of the rows.
     """
-    from ._annealing import cool
-    from ._refinement import refine
-    from ._steps import EStep
+    from .._engine.steps import EStep
+    from .annealing import cool
+    from .refinement import refine
 
     options |= {"verbose": False, "store_path": False, "task": None}
     run = cool(rows, centers, np.array([sigma]), **options)

@@ -1,30 +1,20 @@
-r"""Soft k-means inside a network, for PyTorch.
-
-The same mathematics as `skrbfkmeans.RBFKMeans`, with the same numbers: `entmax` of
-tensors, with exact derivatives, and `RBFKMeansLayer`, whose free energy is a loss for
-an encoder and the centres together. It needs ``pip install "skrbfkmeans[torch]"``;
-nothing else in the package imports PyTorch.
-"""
+"""K-means as a layer of a network: responsibilities, and a loss to train by."""
 
 # SPDX-License-Identifier: BSD-3-Clause
-
-try:
-    import torch
-except ImportError as error:
-    raise ImportError(
-        "skrbfkmeans.torch needs PyTorch, which is not installed: "
-        'pip install "skrbfkmeans[torch]".'
-    ) from error
 
 import math
 from numbers import Real
 
 import numpy as np
+import torch
 
-from ._checks import check_weights
-from ._rbfkmeans import RBFKMeans
-from ._streaming import Stream
-from ._torch_checks import (
+from .._checks import check_weights
+from .._rbfkmeans import RBFKMeans
+from .._run.streaming import Stream
+from ..energy import check_sigma
+from ..entmax import check_alpha
+from ..schedules import Constant, Schedule
+from ._checks import (
     as_array,
     check_count,
     check_device,
@@ -35,13 +25,8 @@ from ._torch_checks import (
     output_dtype,
     working_dtype,
 )
-from ._torch_energy import FreeEnergy, SquaredDistances, full_precision, middle_of
-from ._torch_entmax import entmax
-from .energy import check_sigma
-from .entmax import check_alpha
-from .schedules import Constant, Schedule
-
-__all__ = ["RBFKMeansLayer", "entmax"]
+from ._energy import FreeEnergy, SquaredDistances, full_precision, middle_of
+from ._entmax import entmax
 
 
 class RBFKMeansLayer(torch.nn.Module):
@@ -413,7 +398,7 @@ class RBFKMeansLayer(torch.nn.Module):
         RuntimeError
             If the unit of the schedule has not been measured.
         """
-        from ._annealing import LEAST_MASS, LEAST_SHARE
+        from .._run.annealing import LEAST_MASS, LEAST_SHARE
 
         self._check_x(x, finite=True)
         check_learning_rate(learning_rate)

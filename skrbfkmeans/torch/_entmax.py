@@ -6,8 +6,8 @@ import math
 
 import torch
 
-from ._torch_checks import check_alphas, check_floating, output_dtype, working_dtype
-from .entmax import check_alpha
+from ..entmax import check_alpha
+from ._checks import check_alphas, check_floating, output_dtype, working_dtype
 
 # Newton's method ends long before.
 MOST_STEPS = 200

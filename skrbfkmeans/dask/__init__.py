@@ -28,11 +28,11 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
+from .._checks import scaled, unscaled_inertia
+from .._rbfkmeans import RBFKMeans as LocalRBFKMeans
+from .._rbfkmeans import as_it_was_on_error
 from . import _chunks
 from ._carriers import OwnScheduler, Workers, without_a_thread
-from ._checks import scaled, unscaled_inertia
-from ._rbfkmeans import RBFKMeans as LocalRBFKMeans
-from ._rbfkmeans import as_it_was_on_error
 
 __all__ = ["RBFKMeans"]
 
@@ -469,8 +469,8 @@ class RBFKMeans(LocalRBFKMeans):
 
     def _refine(self, rows, run, n_swaps, *, verbose, store_path, task, **options):
         """The run after swaps that were tried on some of the rows."""
-        from ._annealing import cool
-        from ._refinement import go_on
+        from .._run.annealing import cool
+        from .._run.refinement import go_on
 
         if not isinstance(rows, _chunks.ChunkedRows):
             options |= {"verbose": verbose, "store_path": store_path, "task": task}

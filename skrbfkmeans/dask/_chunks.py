@@ -1,9 +1,9 @@
 """Rows in chunks that may be anywhere: what each is asked, and how answers add up.
 
-`ChunkedRows` offers a run the passes of `_blocks.Rows`. Each pass calls one function
-of this module for every chunk, where that is, and adds up what comes back: centres go
-out, and sums of a size that does not depend on the number of rows return. Who carries
-the calls is not known here, so that nothing here depends on Dask.
+`ChunkedRows` offers a run the passes of `_engine.rows.Rows`. Each pass calls one
+function of this module for every chunk, where that is, and adds up what comes back:
+centres go out, and sums of a size that does not depend on the number of rows return.
+Who carries the calls is not known here, so that nothing here depends on Dask.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -19,7 +19,7 @@ from operator import xor
 import numpy as np
 from scipy import sparse
 
-from ._checks import (
+from .._checks import (
     canonical,
     check_each_weight,
     in_units,
@@ -163,7 +163,7 @@ def share(chunk, units, turn, alpha, box, centers, sigma):
     What it leaves in the chunk speeds up the next step. A chunk that has missed a
     step, or makes one for the second time, begins anew.
     """
-    from ._steps import EStep
+    from .._engine.steps import EStep
 
     with chunk.rows(units) as rows:
         if rows.n_rows == 0 or rows.weight == 0.0:
@@ -419,7 +419,7 @@ class ChunkedRows:
 
     def _collect(self, *args):
         """What `draw` finds in the chunks."""
-        from ._blocks import Rows
+        from .._engine.rows import Rows
 
         parts, weights = zip(*self.map(draw, *args), strict=True)
         parts = [X for X in parts if X.shape[0] > 0]

@@ -1,7 +1,7 @@
 """One run: temperature by temperature, until it is k-means.
 
 Assumes that everything has been checked and prepared. `rows` is whatever
-offers the passes of `_blocks.Rows`: those of one array, or of many chunks.
+offers the passes of `_engine.rows.Rows`: those of one array, or of many chunks.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from ._blocks import ROUNDING
-from ._checks import stored
+from .._checks import stored
+from .._engine.rows import ROUNDING
 
 # The centres have collapsed when their scatter is less than this share of the
 # scatter they started with: then little is left of what the start knew.

@@ -14,8 +14,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from . import _kernels
-from ._blocks import distances_to_next, make_softmax, middle_of, share_width
+from . import kernels
+from .rows import distances_to_next, make_softmax, middle_of, share_width
 
 # Softmax shares are added up about a point at most so many sigma from any centre,
 # as long as at least this share of the rows is soft.
@@ -60,17 +60,17 @@ class Moments(namedtuple("Moments", "origins sums masses totals")):
 
     __slots__ = ()
 
-    free_energy = property(lambda self: self.totals[_kernels.OBJECTIVE])
-    inertia = property(lambda self: self.totals[_kernels.INERTIA])
-    soft_weight = property(lambda self: self.totals[_kernels.SOFT_WEIGHT])
-    support = property(lambda self: self.totals[_kernels.SUPPORT])
-    n_changed = property(lambda self: self.totals[_kernels.CHANGED])
-    n_picked = property(lambda self: self.totals[_kernels.PICKED])
+    free_energy = property(lambda self: self.totals[kernels.OBJECTIVE])
+    inertia = property(lambda self: self.totals[kernels.INERTIA])
+    soft_weight = property(lambda self: self.totals[kernels.SOFT_WEIGHT])
+    support = property(lambda self: self.totals[kernels.SUPPORT])
+    n_changed = property(lambda self: self.totals[kernels.CHANGED])
+    n_picked = property(lambda self: self.totals[kernels.PICKED])
 
     def with_changed(self, n_changed):
         """The same with another number of rows whose label has changed."""
         totals = self.totals.copy()
-        totals[_kernels.CHANGED] = n_changed
+        totals[kernels.CHANGED] = n_changed
         return self._replace(totals=totals)
 
     def means(self, which):
@@ -130,7 +130,7 @@ class EStep:
             self._begin(centers, np.tile(codebook.shift, (len(centers), 1)))
         elif self._must_begin or not self.pruned:
             self._begin(centers, centers)
-        _kernels.follow(centers, self._centers, self._moved, self._fallen)
+        kernels.follow(centers, self._centers, self._moved, self._fallen)
         self._centers = centers
         self._totals.fill(0.0)
         if as_softmax:
@@ -178,7 +178,7 @@ class EStep:
         self._apart = np.zeros(k)
         self._is_parting = k * APART <= rows.n_rows and not rows.is_sparse
         n = len(self._strips)
-        self._totals = np.zeros((n, _kernels.N_TOTALS))
+        self._totals = np.zeros((n, kernels.N_TOTALS))
         self._held, self._soft = np.zeros((2, n, k, d + 2))
         self._counts = np.zeros((n, k), dtype=np.int64)
         self._touched, self._soft_touched = np.zeros((2, n), dtype=bool)
@@ -202,7 +202,7 @@ class EStep:
         self._measuring, self._n_moved = True, 0.0
 
     def _suits_softmax(self, codebook, sigma):
-        """Whether `_kernels.softmax_rows` can be used, and is worth it."""
+        """Whether `kernels.softmax_rows` can be used, and is worth it."""
         if self.alpha != 1.0 or sigma * sigma == 0.0 or self.rows.is_sparse:
             return False
         reach = np.max(np.abs(codebook.centers - codebook.shift))
@@ -231,22 +231,22 @@ class EStep:
             strip = bisect_right(ends, start)
             picked = self._picked[start:stop]
             if self._is_small:
-                self._totals[strip, _kernels.PICKED] += len(picked)
+                self._totals[strip, kernels.PICKED] += len(picked)
             else:
-                n = _kernels.pick_rows(
+                n = kernels.pick_rows(
                     *rows.arrays, start, stop, codebook, bounds, self.labels, width,
                     self._measuring, picked, self._totals[strip],
                 )  # fmt: skip
                 picked = picked[:n]
             if len(picked) == 0:
                 return
-            _kernels.share_rows(
+            kernels.share_rows(
                 *rows.arrays, picked, rows.stored_weights, codebook, rows.work(k),
-                _kernels.as_argument(self.alpha), two_sigma2, width, bounds,
+                kernels.as_argument(self.alpha), two_sigma2, width, bounds,
                 self.labels, strip, self._ends, self._origins, self._soft,
                 self._soft_touched, self._totals,
             )  # fmt: skip
-            _kernels.hold_rows(
+            kernels.hold_rows(
                 *rows.arrays, picked, rows.stored_weights, self.labels, self._lower,
                 self._holders, strip, self._ends, self._origins, self._origin_norms,
                 self._held, self._counts, self._touched,
@@ -264,41 +264,41 @@ class EStep:
         softmax = make_softmax(centers, self._origins[0])
 
         def work(s, start, stop):
-            _kernels.softmax_rows(
+            kernels.softmax_rows(
                 rows.X, rows.stored_weights, start, stop, softmax,
                 rows.softmax_work(len(centers)), two_sigma2, self.labels,
                 self._soft[s], self._totals[s],
             )  # fmt: skip
 
         rows.run(work, self._strips, heavy=True)
-        self._totals[0, _kernels.PICKED] = rows.n_rows
+        self._totals[0, kernels.PICKED] = rows.n_rows
 
     def _add_up(self, centers):
         """Sums over all strips, in order."""
         known, origins, is_sparse = self._known, self._origins, self.rows.is_sparse
         if self._touched.any():
             known.fill(0.0)
-            _kernels.add_up(self._held, known)
+            kernels.add_up(self._held, known)
         sums, d = known.copy(), centers.shape[1]
         masses = sums[:, d]
-        inertia, self._scatter = _kernels.moments_about(
+        inertia, self._scatter = kernels.moments_about(
             sums, centers, origins, is_sparse
         )
         totals = self._totals.sum(axis=0)
-        totals[[_kernels.OBJECTIVE, _kernels.INERTIA]] += inertia
-        totals[_kernels.SUPPORT] += masses.sum()
-        self._soft_fraction = totals[_kernels.SOFT_WEIGHT] / self.rows.weight
+        totals[[kernels.OBJECTIVE, kernels.INERTIA]] += inertia
+        totals[kernels.SUPPORT] += masses.sum()
+        self._soft_fraction = totals[kernels.SOFT_WEIGHT] / self.rows.weight
         self._learn_to_measure(totals, *centers.shape)
-        self._n_picked = totals[_kernels.PICKED]
+        self._n_picked = totals[kernels.PICKED]
         if self._soft_touched.any():
-            _kernels.add_up(self._soft, sums)
+            kernels.add_up(self._soft, sums)
         if is_sparse:  # so that means of zeros are zero
             origins = np.zeros(origins.shape)
         return Moments(origins.copy(), sums[:, :d], masses, totals)
 
     def _learn_to_measure(self, totals, k, d):
         """Measure distances to own centres where that spares enough of the others."""
-        n_measured, n_picked = totals[_kernels.MEASURED], totals[_kernels.PICKED]
+        n_measured, n_picked = totals[kernels.MEASURED], totals[kernels.PICKED]
         if self._measuring and n_measured > 0.0:
             spared = (n_measured - n_picked) * (FIND + FIND_FEATURE * k * (d + 3))
             self._measuring = spared > n_measured * (MEASURE + MEASURE_FEATURE * d)

@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from sklearn.utils.parallel import _get_threadpool_controller
 
-from . import _kernels
+from . import kernels
 
 # A strip is worth a thread's while from this many multiplications on. There are
 # at most so many strips, and so many numbers in all their partial sums.
@@ -52,7 +52,7 @@ ROW_WORK = 32
 # multiplied with, `factor`, squared lengths, and a bound on the relative rounding.
 Codebook = namedtuple("Codebook", "centers norms shift unit factor lengths rounding")
 
-# The same about one origin in float64, for `_kernels.softmax_rows`.
+# The same about one origin in float64, for `kernels.softmax_rows`.
 Softmax = namedtuple("Softmax", "centers origin factor lengths rounding")
 
 # A row that an empty centre may be moved to.
@@ -244,7 +244,7 @@ class Rows:
         partial[:, 2:] = np.array([[[np.inf], [-np.inf]]])
 
         def work(s, start, stop):
-            _kernels.moment_rows(
+            kernels.moment_rows(
                 self.X, self.stored_weights, start, stop, shift, *partial[s]
             )
 
@@ -286,7 +286,7 @@ class Rows:
 
     def e_step(self, alpha):
         """The E-steps of one run."""
-        from ._steps import EStep
+        from .steps import EStep
 
         return EStep(self, alpha)
 
@@ -336,7 +336,7 @@ class Rows:
         labels = np.empty(self.n_rows, dtype=np.int32)
 
         def work(s, start, stop):
-            _kernels.label_rows(
+            kernels.label_rows(
                 *self.arrays, start, stop, codebook, self.work(len(centers)), labels
             )
 
@@ -364,9 +364,9 @@ class Rows:
             out = np.empty((min(size, self.n_rows - origin), k), dtype=self.dtype)
 
             def work(s, start, stop, out=out, origin=origin):
-                _kernels.responsibility_rows(
+                kernels.responsibility_rows(
                     *self.arrays, start, stop, codebook, self.work(k),
-                    _kernels.as_argument(alpha), two_sigma2, width, out, origin,
+                    kernels.as_argument(alpha), two_sigma2, width, out, origin,
                 )  # fmt: skip
 
             self.run(work, self.strips(k, 1, origin, origin + len(out)))
@@ -379,7 +379,7 @@ class Rows:
         out = np.empty((self.n_rows, centers.shape[0]))
 
         def work(s, start, stop):
-            _kernels.distance_rows(*self.arrays, start, stop, codebook, out, 0)
+            kernels.distance_rows(*self.arrays, start, stop, codebook, out, 0)
 
         self.run(work, self.strips(len(centers)))
         return out
@@ -390,7 +390,7 @@ class Rows:
         out = np.empty(self.n_rows)
 
         def work(s, start, stop):
-            _kernels.label_distance_rows(
+            kernels.label_distance_rows(
                 *self.arrays, start, stop, codebook, labels, out
             )
 
@@ -412,7 +412,7 @@ class Rows:
 
         def work(s, start, stop):
             out = np.empty((stop - start, len(centers)))
-            _kernels.distance_rows(*self.arrays, start, stop, codebook, out, start)
+            kernels.distance_rows(*self.arrays, start, stop, codebook, out, start)
             two = np.partition(out, 1, axis=1)[:, :2]
             margins[s] = min(margins[s], np.min(two[:, 1] - two[:, 0]))
 
@@ -502,7 +502,7 @@ class Rows:
         return self._works[key]
 
     def softmax_work(self, k):
-        """Buffers of this thread for k centres and `_kernels.softmax_rows`."""
+        """Buffers of this thread for k centres and `kernels.softmax_rows`."""
         key = threading.get_ident(), k, "softmax"
         if key not in self._works:
             self._works[key] = make_softmax_work(k, self.n_features)
@@ -536,7 +536,7 @@ def make_work(k, d):
 
 
 def make_softmax_work(k, d):
-    """Buffers for `_kernels.softmax_rows`."""
+    """Buffers for `kernels.softmax_rows`."""
     n_lanes = n_lanes_for(k)
     return SoftmaxWork(
         picked=np.empty(n_lanes, dtype=np.int64),
@@ -565,14 +565,14 @@ def make_codebook(centers, shift, is_sparse):
     rounding = relative_rounding(np.float32, d + 1)
     factor = np.empty((k, d + 1), dtype=np.float64 if is_sparse else np.float32)
     lengths = np.empty(k)
-    unit = _kernels.fill_codebook(centers, shift, rounding, factor, lengths)
+    unit = kernels.fill_codebook(centers, shift, rounding, factor, lengths)
     if is_sparse:
         factor = np.ascontiguousarray(factor.T)
     return Codebook(centers, lengths * unit**2, shift, unit, factor, lengths, rounding)
 
 
 def make_softmax(centers, origin):
-    """The centres as `_kernels.softmax_rows` needs them."""
+    """The centres as `kernels.softmax_rows` needs them."""
     shifted = centers - origin
     lengths = np.einsum("ij,ij->i", shifted, shifted)
     rounding = relative_rounding(np.float64, centers.shape[1] + 1)
@@ -595,7 +595,7 @@ def distances_to_next(codebook):
         scores.reshape(-1)[start :: k + 1] = np.inf  # the nearest of all is itself
         least[start : start + size] = scores.min(axis=1)
     least += (1.0 - 4.0 * codebook.rounding) * lengths
-    least -= 4.0 * _kernels.UNDERFLOW
+    least -= 4.0 * kernels.UNDERFLOW
     return np.minimum(np.sqrt(np.maximum(least, 0.0)) * codebook.unit, FAR)
 
 
@@ -609,7 +609,7 @@ def share_width(sigma, alpha, exact=False):
     if two_sigma2 == 0.0:
         return 0.0
     width = two_sigma2 / (alpha - 1.0) if alpha > 1.0 else np.inf
-    return width if exact else min(width, _kernels.LOG_ROUNDING * two_sigma2)
+    return width if exact else min(width, kernels.LOG_ROUNDING * two_sigma2)
 
 
 @lru_cache

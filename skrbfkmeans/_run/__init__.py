@@ -1,0 +1,3 @@
+"""One fit, on any rows: where the centres start, how they cool, and where they go."""
+
+# SPDX-License-Identifier: BSD-3-Clause
