@@ -7,13 +7,6 @@ older one, or where none are set, nothing is done.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
-try:
-    from sklearn.callback import CallbackSupportMixin
-except ImportError:
-
-    class CallbackSupportMixin:
-        """Stands in for what scikit-learn does not have yet."""
-
 
 class FitTask:
     """A fit that callbacks are told about.

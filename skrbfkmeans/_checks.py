@@ -1,22 +1,135 @@
-"""What is asked of arrays before any pass over their rows.
+"""Is an argument allowed? The one home of every such question.
 
-Squares of very large or very small numbers cannot be represented, so data in
-such a range are worked on in other units: divided by a power of two, which is
-exact and changes no digit of the result. For float32, float64 is enough.
+Each function returns the argument as the rest of the package wants it, or raises an
+error that names it. Tensors are asked about in `torch._checks`.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+from numbers import Integral, Real
+
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import _check_sample_weight, check_array
+from sklearn.utils.validation import check_array, validate_data
 
-# Within these bounds of the largest magnitude, squares are safe.
-SAFE = {np.dtype(np.float64): (1e-100, 1e100), np.dtype(np.float32): (1e-10, 1e10)}
+from ._engine.units import Batch, numbers, sum_of_squares
+from ._sklearn import check_sample_weight
 
-# Beyond them, the largest magnitude becomes 2 to this power: as large as its
-# squares permit, so that the smallest are lost as late as possible.
-HEADROOM = 400
+# --- numbers -----------------------------------------------------------------
+
+
+def check_alpha(alpha):
+    """Alpha as a float, or a ValueError that names it."""
+    if _is_bool(alpha) or not isinstance(alpha, Real) or not 1.0 <= alpha < np.inf:
+        raise ValueError(f"alpha must be a finite number >= 1; got {alpha!r}.")
+    return float(alpha)
+
+
+def check_sigma(sigma, name="sigma"):
+    """Sigma as a float, or a ValueError that names it."""
+    if _is_bool(sigma) or not isinstance(sigma, Real) or not 0.0 <= sigma < np.inf:
+        raise ValueError(f"{name} must be a finite number >= 0; got {sigma!r}.")
+    return float(sigma)
+
+
+def check_count(value, name):
+    """A positive integer, or a ValueError that names it."""
+    if _is_bool(value) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+    return int(value)
+
+
+def check_learning_rate(value):
+    """The length of a step as a float, or a ValueError."""
+    if _is_bool(value) or not isinstance(value, Real) or not 0.0 < value < 2.0:
+        raise ValueError(f"learning_rate must be between 0 and 2; got {value!r}.")
+    return float(value)
+
+
+def check_temperatures(sigmas, name):
+    """Temperatures as an array, or a ValueError that names them."""
+    try:
+        array = np.asarray(sigmas, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers; got {sigmas!r}.") from error
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(
+            f"{name} must be 1-D and not empty; its shape is {array.shape}."
+        )
+    if not np.all(np.isfinite(array)) or np.any(array < 0.0):
+        raise ValueError(f"{name} must hold finite temperatures >= 0; got {sigmas!r}.")
+    return array
+
+
+def check_falling_temperatures(sigmas):
+    """Check an array that was given as the parameter `schedule`."""
+    array = check_temperatures(sigmas, "The 'schedule' array")
+    if np.any(np.diff(array) > 0.0):
+        raise ValueError(
+            "The 'schedule' array must not increase; to reheat, use "
+            f"skrbfkmeans.schedules.Cyclic. Got {sigmas!r} instead."
+        )
+
+
+def check_no_bools(estimator, names):
+    """Check that no parameter that takes numbers is a bool."""
+    for name in names:
+        if _is_bool(value := getattr(estimator, name)):
+            raise ValueError(
+                f"The {name!r} parameter of {type(estimator).__name__} must not be a "
+                f"bool. Got {value!r} instead."
+            )
+
+
+def check_enough_rows(n_samples, n_clusters):
+    """Check that there are at least as many rows as clusters."""
+    if n_samples < n_clusters:
+        raise ValueError(f"n_samples={n_samples} should be >= n_clusters={n_clusters}.")
+
+
+def _is_bool(value):
+    return isinstance(value, (bool, np.bool_))
+
+
+# --- rows --------------------------------------------------------------------
+
+
+def check_rows(X, estimator=None, reset=False):
+    """Rows as a finite array in C order or CSR matrix, and the sum of their squares.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        The rows.
+    estimator : estimator, default=None
+        Whose number and names of features they must have.
+    reset : bool, default=False
+        Whether to note these instead.
+
+    Returns
+    -------
+    X : ndarray or CSR matrix
+        float32 or float64, without a copy where possible.
+    squares : float
+        As `check_finite` returns it.
+
+    Raises
+    ------
+    ValueError
+        If X is not 2-D, finite and of the right number of features.
+    """
+    options = {
+        "accept_sparse": "csr",
+        "dtype": [np.float64, np.float32],
+        "order": "C",
+        "ensure_all_finite": False,
+    }
+    if estimator is None:
+        X = check_array(X, input_name="X", **options)
+    else:
+        X = validate_data(estimator, X, reset=reset, **options)
+    X = canonical(X)
+    return X, check_finite(X, "X", estimator)
 
 
 def check_finite(array, name, estimator=None):
@@ -25,134 +138,14 @@ def check_finite(array, name, estimator=None):
     Returns the sum of the squares, which tells most of the time, in one fast
     pass, that there is nothing to raise; infinite if it is too large.
     """
-    total = _sum_of_squares(array)
+    total = sum_of_squares(array)
     if not np.isfinite(total):
         with np.errstate(all="ignore"):
             check_array(
-                _numbers(array), input_name=name, estimator=estimator, ensure_2d=False
+                numbers(array), input_name=name, estimator=estimator, ensure_2d=False
             )
         return np.inf
     return total
-
-
-def rows_in_safe_units(X, squares, weights=None, *more):
-    """Rows of X in a precision and in units in which no square gets lost.
-
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n_samples, n_features)
-        The data, float32 or float64.
-    squares : float
-        The sum of their squares, infinite if it is too large for X's dtype.
-    weights : ndarray of shape (n_samples,), default=None
-        Weights of the rows.
-    *more : ndarray
-        Further numbers that are to be safe in the same units.
-
-    Returns
-    -------
-    rows : Rows
-        The passes over them.
-    exponent : int
-        They are divided by 2 to this power.
-    """
-    precision, exponent = safe_units(X.dtype, squares, more, lambda: magnitude(X))
-    return in_units(X, weights, precision, exponent), exponent
-
-
-def in_units(X, weights, precision, exponent):
-    """Rows of X in a precision and in units of ``2**exponent``."""
-    from ._engine.rows import Rows
-
-    return Rows(scaled(X.astype(precision, copy=False), exponent), weights, X.dtype)
-
-
-def safe_units(dtype, squares, more, measure):
-    """The precision and the exponent that `rows_in_safe_units` needs.
-
-    `measure` is asked for the `magnitude` of the data if `squares` is not enough.
-    """
-    if _is_safe(dtype, squares, more):
-        return dtype, 0
-    squares, largest = measure()
-    precision = np.dtype(np.float64)
-    if _is_safe(precision, squares, more):
-        return precision, 0
-    largest = max(largest, *(magnitude(array)[1] for array in more), 0.0)
-    return precision, int(np.frexp(largest)[1]) - HEADROOM if largest > 0.0 else 0
-
-
-def magnitude(X):
-    """Sum of the squares, in float64, and the largest magnitude of the numbers of X."""
-    numbers = _numbers(X).astype(np.float64, copy=False)
-    return _sum_of_squares(numbers), float(np.max(np.abs(numbers), initial=0.0))
-
-
-def _is_safe(dtype, squares, more):
-    """Whether sums of squares with this precision are sure to be right."""
-    low, high = SAFE[np.dtype(dtype)]
-    squares += sum(_sum_of_squares(array.astype(np.float64)) for array in more)
-    return low**2 < squares < high**2
-
-
-def _numbers(array):
-    """The stored numbers of an array or a sparse matrix, as one vector."""
-    return (array.data if sparse.issparse(array) else array).reshape(-1)
-
-
-def _sum_of_squares(array):
-    """In the array's own precision; infinite or NaN if its numbers are too large."""
-    flat = _numbers(array)
-    with np.errstate(all="ignore"):
-        return float(np.einsum("i,i->", flat, flat))
-
-
-def scaled(array, exponent):
-    """The array in units of ``2**exponent``; the same array if that is 1."""
-    if not exponent:
-        return array
-    if sparse.issparse(array):
-        parts = np.ldexp(array.data, -exponent), array.indices, array.indptr
-        return type(array)(parts, shape=array.shape)
-    return np.ldexp(array, -exponent)
-
-
-def stored(centers, dtype):
-    """Centres in the precision of the rows, whose range long steps may leave."""
-    if dtype == np.float64:
-        return centers
-    largest = np.finfo(dtype).max
-    return np.clip(centers, -largest, largest).astype(dtype)
-
-
-def unscaled_inertia(value, x_exponent, w_exponent, names="X or sample_weight"):
-    """A weighted sum of squares back in the user's units."""
-    with np.errstate(over="ignore"):
-        value = float(np.ldexp(value, 2 * x_exponent + w_exponent))
-    if not np.isfinite(value):
-        raise ValueError(
-            f"{names} is too large: the weighted sum of squared distances "
-            f"exceeds the range of float64, {np.finfo(np.float64).max:.3g}."
-        )
-    return value
-
-
-def check_centers(centers, X, name):
-    """Centres as float64, with the features of X, or a ValueError that names them."""
-    try:
-        centers = check_array(
-            centers, dtype=np.float64, order="C", copy=True, input_name=name
-        )
-    except (TypeError, ValueError) as error:
-        reason = str(error).split("\n")[0]  # the rest repeats the array
-        if name not in reason:
-            reason = f"{name} is not an array of centres: {reason}"
-        raise ValueError(reason) from error
-    if centers.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"{name} has {centers.shape[1]} features, but X has {X.shape[1]}."
-        )
-    return centers
 
 
 def canonical(X):
@@ -174,8 +167,11 @@ def canonical(X):
     return X
 
 
+# --- weights -----------------------------------------------------------------
+
+
 def check_weights(sample_weight, X, may_vanish=False):
-    """Weights of the rows as float64, or None, and the exponent of their unit.
+    """Weights of the rows as float64, or None.
 
     Raises
     ------
@@ -184,30 +180,24 @@ def check_weights(sample_weight, X, may_vanish=False):
         `may_vanish`, or if the shape is not that of one weight a row.
     """
     if sample_weight is None:
-        return None, 0
-    weights = check_each_weight(sample_weight, X)
-    largest = weights.max()
-    exponent = 0 if may_vanish and largest == 0.0 else weight_exponent(largest)
-    return scaled(weights, exponent), exponent
-
-
-def check_each_weight(sample_weight, X):
-    """Weights of the rows as float64: as many as rows, finite and not negative."""
+        return None
     if _is_zero(sample_weight, X.shape[0]):  # newer scikit-learn does not pass them
-        return np.zeros(X.shape[0])
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = np.zeros(X.shape[0])
+    else:
+        weights = check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.any(weights < 0.0):
         raise ValueError(
             f"sample_weight must not be negative; its least entry is {weights.min()!r}."
         )
+    if not may_vanish:
+        check_some_weight(weights.max())
     return weights
 
 
-def weight_exponent(largest):
-    """The exponent of the unit of weights, by the largest, or a ValueError."""
+def check_some_weight(largest):
+    """Check that the largest of all weights is not zero."""
     if largest == 0.0:
         raise ValueError("sample_weight is zero for every row: no weight is left.")
-    return 0 if 1e-30 < largest < 1e30 else int(np.frexp(largest)[1])
 
 
 def _is_zero(sample_weight, n):
@@ -215,3 +205,44 @@ def _is_zero(sample_weight, n):
     weights = np.asarray(sample_weight)
     is_real = weights.dtype.kind in "biuf"
     return is_real and weights.shape == (n,) and not np.any(weights)
+
+
+def check_batch(X, sample_weight=None, estimator=None, reset=False, may_vanish=False):
+    """Rows and their weights, checked, as one object."""
+    X, squares = check_rows(X, estimator, reset)
+    return Batch(X, squares, check_weights(sample_weight, X, may_vanish))
+
+
+# --- centres -----------------------------------------------------------------
+
+
+def check_centers(centers, n_features, name):
+    """Centres as float64, with as many features as X, or a ValueError."""
+    try:
+        centers = check_array(
+            centers, dtype=np.float64, order="C", copy=True, input_name=name
+        )
+    except (TypeError, ValueError) as error:
+        reason = str(error).split("\n")[0]  # the rest repeats the array
+        if name not in reason:
+            reason = f"{name} is not an array of centres: {reason}"
+        raise ValueError(reason) from error
+    if centers.shape[1] != n_features:
+        raise ValueError(
+            f"{name} has {centers.shape[1]} features, but X has {n_features}."
+        )
+    return centers
+
+
+def check_init(init, n_clusters, n_features, dtype):
+    """Starting centres in the precision of the rows, or a ValueError."""
+    with np.errstate(over="ignore"):
+        init = check_centers(init, n_features, "init").astype(dtype)
+    if not np.all(np.isfinite(init)):
+        raise ValueError(
+            f"init is too large for {dtype}, the precision of X: it exceeds "
+            f"{np.finfo(dtype).max:.3g}."
+        )
+    if len(init) != n_clusters:
+        raise ValueError(f"init has {len(init)} rows, but n_clusters={n_clusters}.")
+    return init

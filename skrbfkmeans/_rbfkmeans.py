@@ -5,6 +5,7 @@
 import sys
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 
@@ -14,28 +15,37 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
     TransformerMixin,
-    _fit_context,
 )
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ._callbacks import CallbackSupportMixin, FitTask
+from ._callbacks import FitTask
 from ._checks import (
-    canonical,
-    check_centers,
-    check_finite,
-    check_weights,
-    rows_in_safe_units,
-    scaled,
-    stored,
-    unscaled_inertia,
+    check_batch,
+    check_enough_rows,
+    check_falling_temperatures,
+    check_init,
+    check_no_bools,
+    check_sigma,
 )
-from ._documentation import DocumentationLinkMixin
+from ._engine.units import stored
+from ._run.annealing import Settings, anneal, is_lower
+from ._run.starts import starting_centers, temperatures
 from ._run.streaming import Stream
-from .energy import check_sigma, largest_variance
-from .schedules import Geometric, Schedule, check_temperatures
+from ._sklearn import (
+    CallbackSupportMixin,
+    DocumentationLinkMixin,
+    Interval,
+    StrOptions,
+    fit_context,
+)
+from .schedules import Schedule
+
+# Parameters that take numbers, for which Python would take True for 1.
+NOT_BOOLS = (
+    "n_clusters", "schedule", "alpha", "learning_rate", "n_init", "refine", "max_iter",
+)  # fmt: skip
 
 # numba is imported with the first computation, not with the package: it costs
 # half a second that only those who compute should pay.
@@ -284,7 +294,7 @@ class RBFKMeans(
         self.verbose = verbose
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
         """Find the centres.
 
@@ -316,24 +326,20 @@ class RBFKMeans(
             fewer distinct rows.
         """
         with as_it_was_on_error(self):
-            X, squares = self._check_rows(X, reset=True)
-            self._check_parameters(X)
-            weights, w_exponent = check_weights(sample_weight, X)
-            init = self._check_init(self.init, X)
-            more = [init] if isinstance(init, np.ndarray) else []
-            rows, x_exponent = rows_in_safe_units(X, squares, weights, *more)
-            task = self._begin_task(init, X, y, sample_weight)
-            self._fit(X, rows, x_exponent, w_exponent, init, task)
-            again, _, again_exponent = self._rows_and_centers(X, squares, weights)
-            if (again.X.dtype, again_exponent) != (rows.X.dtype, x_exponent):
-                self.labels_, self.inertia_ = self._assign_checked(
-                    X, squares, weights, w_exponent, measuring=True
-                )  # as `score` will, to the last bit: the starts needed other units
+            batch = check_batch(X, sample_weight, self, reset=True)
+            self._check_parameters(batch.X.shape[0])
+            init = self._check_init(batch.X)
+            rows = batch.rows(batch.units(*self._given_centers(init)))
+            task = self._begin_task(init, batch.X, y, sample_weight)
+            self._fit(batch.X, rows, init, task)
+            if batch.units(self.cluster_centers_) != rows.units:
+                # as `score` will, to the last bit: the starts needed other units
+                self.labels_, self.inertia_ = self._assign(batch, measuring=True)
             if task is not None:
                 task.end()
             return self
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X, y=None, sample_weight=None):
         r"""Go on with one more batch of rows.
 
@@ -394,16 +400,15 @@ class RBFKMeans(
         with as_it_was_on_error(self):
             self._validate_params()  # scikit-learn checks them at the first call only
             is_first = not hasattr(self, "cluster_centers_")
-            X, squares = self._check_rows(X, reset=is_first)
-            self._check_parameters(X, is_first)
-            weights, w_exponent = check_weights(sample_weight, X, may_vanish=True)
-            if weights is not None and not weights.any():
+            batch = check_batch(X, sample_weight, self, is_first, may_vanish=True)
+            self._check_parameters(batch.X.shape[0], is_first)
+            if batch.largest_weight == 0.0:
                 return self
             if is_first:
-                stream, dtype = self._begin_stream(X, squares, weights), X.dtype
+                stream, dtype = self._begin_stream(batch), batch.X.dtype
             else:
                 stream, dtype = self._stream, self.cluster_centers_.dtype
-            self._follow(stream, X, squares, weights, w_exponent, dtype)
+            self._follow(stream, batch, dtype)
             return self
 
     def _begin_task(self, init, X, y, sample_weight):
@@ -413,10 +418,8 @@ class RBFKMeans(
         data = {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}}
         return FitTask(self, self._n_starts(init), **data)
 
-    def _fit(self, X, rows, x_exponent, w_exponent, init, fit_task):
+    def _fit(self, X, rows, init, fit_task):
         """`fit` after the checks."""
-        from ._run.annealing import anneal, is_lower
-
         if isinstance(init, np.ndarray) and self.n_init not in ("auto", 1):
             _warn(
                 f"init is an array, so n_init={self.n_init} makes one run only.",
@@ -424,65 +427,60 @@ class RBFKMeans(
             )
         random_state = check_random_state(self.random_state)
         sigmas, best, best_score = None, None, np.inf
-        n_swaps = self._n_swaps(init)
         with rows:
-            options = {
-                "alpha": float(self.alpha),
-                "learning_rate": float(self.learning_rate),
-                "max_iter": self.max_iter,
-                "tol": self.tol * rows.measure().mean(),
-                "verbose": bool(self.verbose),
-                "store_path": self.store_path,
-                "task": None,
-            }
+            settings = self._settings(rows.measures.variances.mean())
             for start in range(self._n_starts(init)):
-                centers = self._start(init, X, rows, x_exponent, random_state)
+                centers = starting_centers(init, rows, X, self.n_clusters, random_state)
                 if sigmas is None:
-                    sigmas, harden = self._temperatures(rows, centers, x_exponent)
+                    alpha = float(self.alpha)
+                    sigmas = temperatures(self.schedule, rows, centers, alpha)
                 if self.verbose:
                     print(f"start {start + 1} of {self._n_starts(init)}")
+                task = None
                 if fit_task is not None:
-                    as_fitted = partial(_fitted_attributes, rows, x_exponent)
-                    options["task"] = fit_task.start(len(sigmas), as_fitted)
-                run = anneal(rows, centers, sigmas, **options)
-                if run.settled and n_swaps > 0 and self.n_clusters > 1:
-                    run = self._refine(rows, run, n_swaps, **options)
-                centers = stored(scaled(run.centers, -x_exponent), rows.dtype)
-                as_stored = scaled(centers.astype(np.float64), x_exponent)
+                    as_fitted = partial(_fitted_attributes, rows)
+                    task = fit_task.start(len(sigmas), as_fitted)
+                run = self._run_once(rows, centers, sigmas, settings, init, task)
+                centers = stored(rows.units.back(run.centers), rows.dtype)
+                as_stored = rows.units.into(centers.astype(np.float64))
                 assessed = rows.assess(as_stored, run.labels)
-                score = assessed[1] if harden else run.energy
+                score = assessed[1] if sigmas[-1] == 0.0 else run.energy
                 if best is None or is_lower(score, best_score, rows.dtype):
                     best, best_score = (run, centers, *assessed), score
-                if fit_task is not None and options["task"].end():
+                if task is not None and task.end():
                     break
-        run, centers, labels, inertia, masses = best
+            self._note(rows, *best)
 
-        self.inertia_ = unscaled_inertia(inertia, x_exponent, w_exponent)
+    def _run_once(self, rows, centers, sigmas, settings, init, task):
+        """One run, and the swaps after it."""
+        run = anneal(rows, centers, sigmas, settings, task)
+        n_swaps = self._n_swaps(init)
+        if run.settled and n_swaps > 0 and self.n_clusters > 1:
+            from ._run.refinement import refine
+
+            random_state = check_random_state(self.random_state)
+            run = refine(rows, run, n_swaps, settings, random_state, task)
+        return run
+
+    def _note(self, rows, run, centers, labels, inertia, masses):
+        """Make what has been found the attributes of a fitted model."""
+        units = rows.units
+        self.inertia_ = units.inertia_back(inertia)
         self.cluster_centers_ = centers
         self.labels_ = labels
         sigma = 0.0 if run.hardened else run.sigma
-        self.sigma_ = _membership_sigma(
-            sigma, inertia, rows.weight, rows.n_features, x_exponent
-        )
+        self.sigma_ = _membership_sigma(sigma, inertia, rows, units)
         self.n_iter_ = len(run.history["sigma"])
         self.hardened_ = bool(run.hardened)
-        if path := run.history.pop("centers", None):
-            path = np.array([stored(scaled(c, -x_exponent), rows.dtype) for c in path])
-            self.path_ = np.concatenate([path, centers[np.newaxis]])
-        elif hasattr(self, "path_"):
-            del self.path_
-        self.history_ = {name: np.array(run.history[name]) for name in run.history}
-        for name in "sigma", "shift":
-            self.history_[name] = np.ldexp(self.history_[name], x_exponent)
-        largest = np.finfo(np.float64).max  # a bad start may cost more than that
-        with np.errstate(over="ignore"):
-            for name in "free_energy", "inertia":
-                energy = np.ldexp(self.history_[name], 2 * x_exponent + w_exponent)
-                self.history_[name] = np.clip(energy, -largest, largest)
+        self.history_ = _history_of(run, units)
+        vars(self).pop("path_", None)
+        if self.store_path:
+            path = [stored(units.back(c), rows.dtype) for c in run.history["centers"]]
+            self.path_ = np.array([*path, centers])
         self._stream = Stream(  # for `partial_fit` to go on with
             centers.astype(np.float64),
-            np.ldexp(masses, w_exponent),
-            np.ldexp([run.sigma], x_exponent),
+            units.weights_back(masses),
+            units.back(np.array([run.sigma])),
         )
         vars(self).pop("n_steps_", None)
         self._warn_if_too_few(rows, np.count_nonzero(masses))
@@ -507,7 +505,8 @@ class RBFKMeans(
         ValueError
             If X is not finite or has another number of features than in `fit`.
         """
-        return self._assign(X, measuring=False)[0]
+        check_is_fitted(self)
+        return self._assign(check_batch(X, estimator=self), measuring=False)[0]
 
     def predict_proba(self, X):
         r"""Soft membership of each row in each cluster.
@@ -535,8 +534,7 @@ class RBFKMeans(
             or if `proba_sigma` is negative or NaN.
         """
         check_is_fitted(self)
-        X, squares = self._check_rows(X, reset=False)
-        return self._soft_features(X, squares, "responsibility")
+        return self._soft_features(check_batch(X, estimator=self), "responsibility")
 
     def transform(self, X):
         """Map each row to `n_clusters` new features, chosen by `features`.
@@ -590,7 +588,9 @@ class RBFKMeans(
         ValueError
             If X or sample_weight has a value that is not allowed.
         """
-        return -self._assign(X, sample_weight, measuring=True)[1]
+        check_is_fitted(self)
+        batch = check_batch(X, sample_weight, self)
+        return -self._assign(batch, measuring=True)[1]
 
     def fit_predict(self, X, y=None, sample_weight=None):
         """Find the centres and return the label of each row.
@@ -632,104 +632,76 @@ class RBFKMeans(
 
     # --- checks ---
 
-    def _check_rows(self, X, reset):
-        """X as a finite array in C order or CSR matrix, and the sum of its squares."""
-        X = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            accept_sparse="csr",
-            order="C",
-            ensure_all_finite=False,
-        )
-        X = canonical(X)
-        return X, check_finite(X, "X", self)
-
-    def _check_parameters(self, X, is_first=True):
+    def _check_parameters(self, n_samples, is_first=True):
         """What scikit-learn's constraints cannot say about the parameters."""
-        for name in (
-            "n_clusters", "schedule", "alpha", "learning_rate", "n_init", "refine",
-            "max_iter",
-        ):  # fmt: skip
-            if isinstance(getattr(self, name), (bool, np.bool_)):
-                raise ValueError(
-                    f"The {name!r} parameter of {type(self).__name__} must not be a "
-                    f"bool. Got {getattr(self, name)!r} instead."
-                )
-        if is_first and X.shape[0] < self.n_clusters:
-            raise ValueError(
-                f"n_samples={X.shape[0]} should be >= n_clusters={self.n_clusters}."
-            )
-        if not is_first and len(self.cluster_centers_) != self.n_clusters:
+        check_no_bools(self, NOT_BOOLS)
+        if is_first:
+            check_enough_rows(n_samples, self.n_clusters)
+        elif len(self.cluster_centers_) != self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters}, but the batches so far were clustered "
                 f"with {len(self.cluster_centers_)}; call fit to start anew."
             )
         if not isinstance(self.schedule, (str, Real, Schedule)):
-            sigmas = check_temperatures(self.schedule, "The 'schedule' array")
-            if np.any(np.diff(sigmas) > 0.0):
-                raise ValueError(
-                    "The 'schedule' array must not increase; to reheat, use "
-                    f"skrbfkmeans.schedules.Cyclic. Got {self.schedule!r} instead."
-                )
+            check_falling_temperatures(self.schedule)
 
-    def _check_init(self, init, X):
+    def _check_init(self, X):
         """`init` as it is, or as a checked array of centres."""
-        if init is self.init and (isinstance(init, str) or callable(init)):
-            return init
-        with np.errstate(over="ignore"):
-            init = check_centers(init, X, "init").astype(X.dtype)
-        if not np.all(np.isfinite(init)):
-            raise ValueError(
-                f"init is too large for {X.dtype}, the precision of X: it exceeds "
-                f"{np.finfo(X.dtype).max:.3g}."
-            )
-        if len(init) != self.n_clusters:
-            raise ValueError(
-                f"init has {len(init)} rows, but n_clusters={self.n_clusters}."
-            )
-        return init
+        if isinstance(self.init, str) or callable(self.init):
+            return self.init
+        return check_init(self.init, self.n_clusters, X.shape[1], X.dtype)
+
+    @staticmethod
+    def _given_centers(init):
+        """The centres that are known before any look at the rows, as a list."""
+        return [init] if isinstance(init, np.ndarray) else []
+
+    def _settings(self, variance=1.0):
+        """How runs are made on rows with this mean variance of the features."""
+        return Settings(
+            alpha=float(self.alpha),
+            learning_rate=float(self.learning_rate),
+            max_iter=self.max_iter,
+            tol=self.tol * variance,
+            verbose=bool(self.verbose),
+            store_path=self.store_path,
+        )
 
     # --- batches ---
 
-    def _begin_stream(self, X, squares, weights):
+    def _begin_stream(self, batch):
         """A stream with starting centres and temperatures by its first batch."""
-        init = self._check_init(self.init, X)
-        more = [init] if isinstance(init, np.ndarray) else []
+        init = self._check_init(batch.X)
         random_state = check_random_state(self.random_state)
-        rows, x_exponent = rows_in_safe_units(X, squares, weights, *more)
-        with rows:
-            rows.measure()
-            centers = self._start(init, X, rows, x_exponent, random_state)
-            sigmas = self._temperatures(rows, centers, x_exponent)[0]
+        units = batch.units(*self._given_centers(init))
+        with batch.rows(units) as rows:
+            centers = starting_centers(
+                init, rows, batch.X, self.n_clusters, random_state
+            )
+            sigmas = temperatures(self.schedule, rows, centers, float(self.alpha))
         return Stream(
-            scaled(centers, -x_exponent),
+            units.back(centers),
             np.zeros(self.n_clusters),
-            np.ldexp(sigmas, x_exponent),
+            units.back(sigmas),
             is_refined=self.n_clusters > 1 and self._n_swaps(init) > 0,
         )
 
-    def _follow(self, stream, X, squares, weights, w_exponent, dtype):
+    def _follow(self, stream, batch, dtype):
         """Take in one more batch."""
-        self._stream = stream.follow(
-            X, squares, weights, w_exponent,
-            alpha=float(self.alpha), learning_rate=float(self.learning_rate),
-            max_iter=self.max_iter, tol=self.tol, n_swaps=self._n_swaps(None),
-        )  # fmt: skip
+        settings = replace(self._settings(), verbose=False, store_path=False)
+        self._stream = stream.follow(batch, settings, self._n_swaps(None))
         self.cluster_centers_ = stored(self._stream.centers, dtype)
-        self.labels_, self.inertia_ = self._assign_checked(
-            X, squares, weights, w_exponent, measuring=True
-        )
-        weight = X.shape[0] if weights is None else np.ldexp(weights.sum(), w_exponent)
-        self.sigma_ = _membership_sigma(
-            stream.sigma, self.inertia_, weight, X.shape[1], 0
-        )
+        self.labels_, self.inertia_ = self._assign(batch, measuring=True)
+        weight = batch.X.shape[0] if batch.weights is None else batch.weights.sum()
+        sigma = stream.sigma
+        if sigma == 0.0:
+            sigma = float(np.sqrt(self.inertia_ / (weight * batch.X.shape[1])))
+        self.sigma_ = sigma
         self.hardened_, self.n_steps_ = False, self._stream.n_batches
         for name in "n_iter_", "history_", "path_":  # they tell of fit alone
             vars(self).pop(name, None)
 
-    # --- starts and temperatures ---
+    # --- starts and swaps ---
 
     def _n_starts(self, init):
         if isinstance(init, np.ndarray):
@@ -747,86 +719,39 @@ class RBFKMeans(
             return self.refine
         return 0 if isinstance(init, np.ndarray) else np.inf
 
-    def _start(self, init, X, rows, x_exponent, random_state):
-        """Starting centres of one run, float64, in the units of `rows`."""
-        from ._run.seeding import kmeans_plusplus, random_rows
-
-        if isinstance(init, np.ndarray):
-            return scaled(init.astype(np.float64), x_exponent)
-        if callable(init):
-            centers = init(X, self.n_clusters, random_state=random_state)
-            centers = self._check_init(centers, rows).astype(np.float64)
-            return scaled(centers, x_exponent)
-        choose = kmeans_plusplus if init == "k-means++" else random_rows
-        return rows.at(choose(rows, self.n_clusters, random_state))
-
-    def _refine(self, rows, run, n_swaps, **options):
-        """The run after swaps."""
-        from ._run.refinement import refine
-
-        return refine(rows, run, n_swaps, **options)
-
-    def _temperatures(self, rows, centers, x_exponent):
-        """Temperatures in the units of `rows`, and whether they end at 0."""
-        schedule = Geometric() if isinstance(self.schedule, str) else self.schedule
-        if not isinstance(schedule, Schedule):
-            sigmas = np.array(schedule, dtype=np.float64, ndmin=1)
-            with np.errstate(over="ignore"):
-                sigmas = np.ldexp(sigmas, -x_exponent)
-            return sigmas, sigmas[-1] == 0.0
-        if schedule.unit == "spread":
-            # by the kernel that the run needs too: it is compiled but once
-            inertia = rows.e_step(self.alpha)(centers, 0.0).free_energy
-            scale = np.sqrt(inertia / (rows.weight * rows.n_features))
-        elif schedule.unit == "critical":
-            power = float(self.n_clusters) ** (self.alpha - 1.0)
-            scale = np.sqrt(power * largest_variance(rows))
-        else:
-            scale = np.ldexp(1.0, -x_exponent)
-        sigmas = schedule.sigmas(scale)
-        return np.append(sigmas, 0.0) if schedule.harden else sigmas, schedule.harden
-
     # --- the fitted model ---
 
-    def _rows_and_centers(self, X, squares, weights=None):
-        """Passes over X, the centres to go with them, and their unit."""
+    def _rows_and_centers(self, batch):
+        """Passes over a batch, and the centres in the same units."""
         centers = self.cluster_centers_.astype(np.float64)
-        rows, x_exponent = rows_in_safe_units(X, squares, weights, centers)
-        return rows, scaled(centers, x_exponent), x_exponent
+        rows = batch.rows(batch.units(centers))
+        return rows, rows.units.into(centers)
 
-    def _assign(self, X, sample_weight=None, *, measuring):
+    def _assign(self, batch, measuring):
         """Labels and, if `measuring`, inertia: the one way to both."""
-        check_is_fitted(self)
-        X, squares = self._check_rows(X, reset=False)
-        weights, w_exponent = check_weights(sample_weight, X)
-        return self._assign_checked(X, squares, weights, w_exponent, measuring)
-
-    def _assign_checked(self, X, squares, weights, w_exponent, measuring):
-        """`_assign` after the checks."""
-        rows, centers, x_exponent = self._rows_and_centers(X, squares, weights)
+        rows, centers = self._rows_and_centers(batch)
         with rows:
             labels = rows.assign(centers)
             inertia = rows.inertia(centers, labels) if measuring else 0.0
-        return labels, unscaled_inertia(inertia, x_exponent, w_exponent)
+        return labels, rows.units.inertia_back(inertia)
 
     def _transform(self, X):
-        X, squares = self._check_rows(X, reset=False)
+        batch = check_batch(X, estimator=self)
         if self.features != "distance":
-            return self._soft_features(X, squares, self.features, self.sparse_output)
-        rows, centers, x_exponent = self._rows_and_centers(X, squares)
+            return self._soft_features(batch, self.features, self.sparse_output)
+        rows, centers = self._rows_and_centers(batch)
         with rows:
             distances = rows.squared_distances(centers)
         np.sqrt(distances, out=distances)
-        return _represent(scaled(distances, -x_exponent), X.dtype)
+        return _represent(rows.units.back(distances), rows.dtype)
 
-    def _soft_features(self, X, squares, features, sparse_output=False):
+    def _soft_features(self, batch, features, sparse_output=False):
         """Responsibilities or radial basis functions of checked rows."""
         sigma = self.sigma_
         if not (isinstance(self.proba_sigma, str) and self.proba_sigma == "auto"):
             sigma = check_sigma(self.proba_sigma, "proba_sigma")
-        rows, centers, x_exponent = self._rows_and_centers(X, squares)
-        with np.errstate(over="ignore"):
-            sigma = float(np.ldexp(sigma, -x_exponent))
+        rows, centers = self._rows_and_centers(batch)
+        sigma = float(rows.units.into(sigma))
         with rows:
             if features == "responsibility":
                 return rows.responsibilities(
@@ -837,7 +762,7 @@ class RBFKMeans(
             values = rows.squared_distances(centers)
         with np.errstate(over="ignore"):
             values /= -2.0 * sigma * sigma
-        return np.exp(values, out=values).astype(X.dtype, copy=False)
+        return np.exp(values, out=values).astype(rows.dtype, copy=False)
 
     def _warn_if_too_few(self, rows, n_found):
         """Warn if there are fewer clusters than asked for, and say why."""
@@ -892,20 +817,34 @@ def _represent(distances, dtype):
     return distances
 
 
-def _membership_sigma(sigma, inertia, weight, n_features, x_exponent):
-    """`sigma_` of a run that ended at sigma."""
+def _membership_sigma(sigma, inertia, rows, units):
+    """`sigma_` of a run that ended at sigma, with the inertia in the same units."""
     if sigma == 0.0:
-        sigma = np.sqrt(inertia / (weight * n_features))
-    return float(np.ldexp(sigma, x_exponent))
+        sigma = np.sqrt(inertia / (rows.weight * rows.n_features))
+    return float(units.back(sigma))
 
 
-def _fitted_attributes(rows, x_exponent, centers, sigma, inertia):
+def _history_of(run, units):
+    """`history_` of a run, in the units of the data."""
+    history = {
+        name: np.array(entries)
+        for name, entries in run.history.items()
+        if name != "centers"
+    }
+    for name in "sigma", "shift":
+        history[name] = units.back(history[name])
+    largest = np.finfo(np.float64).max  # a bad start may cost more than that
+    for name in "free_energy", "inertia":
+        energies = units.energies_back(history[name])
+        history[name] = np.clip(energies, -largest, largest)
+    return history
+
+
+def _fitted_attributes(rows, centers, sigma, inertia):
     """What a callback's copy of the estimator needs, as if fit had ended here."""
     return {
-        "cluster_centers_": stored(scaled(centers, -x_exponent), rows.dtype),
-        "sigma_": _membership_sigma(
-            sigma, inertia, rows.weight, rows.n_features, x_exponent
-        ),
+        "cluster_centers_": stored(rows.units.back(centers), rows.dtype),
+        "sigma_": _membership_sigma(sigma, inertia, rows, rows.units),
     }
 
 

@@ -7,31 +7,22 @@ Sigma is a temperature and a distance, in the units of the data.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
-from numbers import Integral, Real
-
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigsh
-from sklearn.utils import check_array
 
 from ._checks import (
-    canonical,
+    check_alpha,
+    check_batch,
     check_centers,
-    check_finite,
-    check_weights,
-    rows_in_safe_units,
-    scaled,
-    unscaled_inertia,
+    check_count,
+    check_sigma,
 )
-from .entmax import check_alpha
-
-# Up to this many features the whole covariance is formed.
-EIGH_FEATURES = 512
+from ._run.starts import critical_size
 
 __all__ = ["critical_sigma", "free_energy", "hardening_sigma", "responsibilities"]
 
-# The hardening temperature is rounded down by this much, so that rounding leaves no
-# share of a second centre at it.
-ROUNDING = 8.0 * np.finfo(np.float64).eps
+# Relative; the hardening temperature is rounded down by this much, so that rounding
+# leaves no share of a second centre at it.
+ROUNDED_DOWN = 8.0 * np.finfo(np.float64).eps
 
 
 def responsibilities(X, centers, sigma, *, alpha=1.5, sparse_output=False):
@@ -92,7 +83,7 @@ def responsibilities(X, centers, sigma, *, alpha=1.5, sparse_output=False):
            [0.8307, 0.1693],
            [0.5   , 0.5   ]])
     """
-    rows, centers, sigma, alpha, _ = _prepare(X, centers, sigma, alpha)
+    rows, centers, sigma, alpha = _prepare(X, centers, sigma, alpha)
     with rows:
         return rows.responsibilities(centers, sigma, alpha, sparse_output)
 
@@ -164,23 +155,15 @@ def free_energy(
     >>> free_energy(X, centers, 0.0)
     5.0
     """
-    rows, centers, sigma, alpha, exponents = _prepare(
-        X, centers, sigma, alpha, sample_weight
-    )
-    from ._engine.steps import EStep
-
+    rows, centers, sigma, alpha = _prepare(X, centers, sigma, alpha, sample_weight)
     with rows:
-        rows.measure()
-        step = EStep(rows, alpha)(centers, sigma)
-    value = unscaled_inertia(
-        step.free_energy, *exponents, names="X, sigma or sample_weight"
-    )
+        step = rows.e_step(alpha)(centers, sigma)
+    value = rows.units.inertia_back(step.free_energy, names="X, sigma or sample_weight")
     if not return_gradient:
         return value
-    x_exponent, w_exponent = exponents
     moved = step.masses[:, np.newaxis] * (centers - step.origins)
     gradient = 2.0 * (moved - step.sums)
-    return value, np.ldexp(gradient, x_exponent + w_exponent)
+    return value, np.ldexp(gradient, rows.units.exponent + rows.units.w_exponent)
 
 
 def critical_sigma(X, n_clusters, *, alpha=1.5, sample_weight=None):
@@ -229,22 +212,11 @@ def critical_sigma(X, n_clusters, *, alpha=1.5, sample_weight=None):
     >>> critical_sigma([[0.0], [2.0], [4.0], [6.0]], 4, alpha=2)
     4.47213595499958
     """
-    alpha = check_alpha(alpha)
-    if (
-        isinstance(n_clusters, bool)
-        or not isinstance(n_clusters, Integral)
-        or n_clusters < 1
-    ):
-        raise ValueError(f"n_clusters must be an integer >= 1; got {n_clusters!r}.")
-    X, squares = _check_rows(X)
-    weights, _ = check_weights(sample_weight, X)
-    rows, exponent = rows_in_safe_units(X, squares, weights)
-    with rows:
-        rows.measure()
-        variance = largest_variance(rows)
-    return float(
-        np.ldexp(np.sqrt(float(n_clusters) ** (alpha - 1.0) * variance), exponent)
-    )
+    alpha, n_clusters = check_alpha(alpha), check_count(n_clusters, "n_clusters")
+    batch = check_batch(X, sample_weight)
+    with batch.rows(batch.units()) as rows:
+        sigma = critical_size(rows, n_clusters, alpha)
+    return float(rows.units.back(sigma))
 
 
 def hardening_sigma(X, centers, *, alpha=1.5):
@@ -288,69 +260,19 @@ def hardening_sigma(X, centers, *, alpha=1.5):
     >>> round(hardening_sigma([[0.0], [1.0]], [[0.0], [4.0]]), 6)
     1.414214
     """
-    rows, centers, _, alpha, (exponent, _) = _prepare(X, centers, 1.0, alpha)
+    rows, centers, _, alpha = _prepare(X, centers, 1.0, alpha)
     if alpha == 1.0:
         return 0.0
     with rows:
         margin = rows.margin(centers)
-    sigma = np.sqrt((alpha - 1.0) * margin / 2.0) * (1.0 - ROUNDING)
-    return float(np.ldexp(sigma, exponent))
-
-
-def largest_variance(rows):
-    """Largest eigenvalue of the weighted covariance of the rows, once measured."""
-    d = rows.n_features
-    if d <= EIGH_FEATURES:
-        covariance = rows.scatter(rows.mean) / rows.weight
-        # LAPACK would rescale a matrix of extreme size, by no power of two
-        exponent = int(np.frexp(np.abs(covariance).max())[1])
-        largest = np.linalg.eigvalsh(np.ldexp(covariance, -exponent))[-1]
-        return max(float(np.ldexp(largest, exponent)), 0.0)
-
-    def times(v):
-        return rows.scatter(rows.mean, v) / rows.weight
-
-    covariance = LinearOperator((d, d), matvec=times, dtype=np.float64)
-    start = np.random.RandomState(0).standard_normal(d)
-    if not np.any(times(start)):
-        return 0.0
-    return max(
-        float(eigsh(covariance, k=1, v0=start, return_eigenvectors=False)[0]), 0.0
-    )
-
-
-def check_sigma(sigma, name="sigma"):
-    """Sigma as a float, or a ValueError that names it."""
-    if (
-        isinstance(sigma, bool)
-        or not isinstance(sigma, Real)
-        or not 0.0 <= sigma < np.inf
-    ):
-        raise ValueError(f"{name} must be a finite number >= 0; got {sigma!r}.")
-    return float(sigma)
-
-
-def _check_rows(X):
-    """X as a finite array in C order or CSR matrix, and the sum of its squares."""
-    X = check_array(
-        X,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        order="C",
-        ensure_all_finite=False,
-        input_name="X",
-    )
-    X = canonical(X)
-    return X, check_finite(X, "X")
+    sigma = np.sqrt((alpha - 1.0) * margin / 2.0) * (1.0 - ROUNDED_DOWN)
+    return float(rows.units.back(sigma))
 
 
 def _prepare(X, centers, sigma, alpha, sample_weight=None):
     """Checked arguments, in units in which squares can be represented."""
     alpha, sigma = check_alpha(alpha), check_sigma(sigma)
-    X, squares = _check_rows(X)
-    centers = check_centers(centers, X, "centers")
-    weights, w_exponent = check_weights(sample_weight, X)
-    rows, x_exponent = rows_in_safe_units(X, squares, weights, centers)
-    with np.errstate(over="ignore"):  # nothing is hotter than infinity
-        sigma = float(np.ldexp(sigma, -x_exponent))
-    return rows, scaled(centers, x_exponent), sigma, alpha, (x_exponent, w_exponent)
+    batch = check_batch(X, sample_weight)
+    centers = check_centers(centers, batch.X.shape[1], "centers")
+    rows = batch.rows(batch.units(centers))
+    return rows, rows.units.into(centers), float(rows.units.into(sigma)), alpha

@@ -2,9 +2,9 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
-from numbers import Real
-
 import numpy as np
+
+from ._checks import check_alpha
 
 __all__ = ["entmax", "tsallis_entropy"]
 
@@ -154,14 +154,3 @@ def tsallis_entropy(P, alpha=1.5, axis=-1):
         terms = P * np.expm1((alpha - 1.0) * logarithm)
         entropy = -np.sum(terms, axis=axis) / (alpha * (alpha - 1.0))
     return entropy + 0.0 if np.ndim(entropy) else float(entropy) + 0.0
-
-
-def check_alpha(alpha):
-    """Alpha as a float, or a ValueError that names it."""
-    if (
-        isinstance(alpha, bool)
-        or not isinstance(alpha, Real)
-        or not 1.0 <= alpha < np.inf
-    ):
-        raise ValueError(f"alpha must be a finite number >= 1; got {alpha!r}.")
-    return float(alpha)

@@ -11,9 +11,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from .energy import check_sigma, critical_sigma, hardening_sigma, responsibilities
+from ._checks import check_sigma
+from ._sklearn import check_sample_weight
+from .energy import critical_sigma, hardening_sigma, responsibilities
 from .entmax import tsallis_entropy
 
 __all__ = ["AnnealingDisplay", "MembershipDisplay", "TrajectoryDisplay"]
@@ -120,7 +122,7 @@ class AnnealingDisplay:
                 "partial_fit, and only fit keeps one."
             )
         k, alpha = len(model.cluster_centers_), float(model.alpha)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        weights = check_sample_weight(sample_weight, X, dtype=np.float64)
         entropy = float(tsallis_entropy(np.full(k, 1.0 / k), alpha))
         depth = 2.0 * model.history_["sigma"] ** 2 * entropy * weights.sum()
         display = cls(

@@ -23,9 +23,9 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval, StrOptions
 
-from ._documentation import DocumentationLinkMixin
+from ._checks import check_temperatures
+from ._sklearn import DocumentationLinkMixin, Interval, StrOptions
 
 __all__ = ["Constant", "Cosine", "Cyclic", "Geometric", "Linear", "Schedule"]
 
@@ -91,21 +91,6 @@ class Schedule(DocumentationLinkMixin, BaseEstimator):
         self._validate_params()
         name = f"{type(self).__name__}.multiples()"
         return scale * check_temperatures(self.multiples(), name)
-
-
-def check_temperatures(sigmas, name):
-    """Temperatures as an array, or a ValueError that names them."""
-    try:
-        array = np.asarray(sigmas, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers; got {sigmas!r}.") from error
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(
-            f"{name} must be 1-D and not empty; its shape is {array.shape}."
-        )
-    if not np.all(np.isfinite(array)) or np.any(array < 0.0):
-        raise ValueError(f"{name} must hold finite temperatures >= 0; got {sigmas!r}.")
-    return array
 
 
 _positive = [Interval(Real, 0, None, closed="neither")]

@@ -1,130 +1,40 @@
-"""Rows in fixed strips over threads, partial sums added in order.
-
-The cut into strips depends on the shape of the data and never on the number
-of threads, each strip is worked on by one thread alone, and partial results
-are added in the order of the strips: so every number comes out the same, to
-the last bit, for any number of threads.
-"""
+"""The passes over the rows of one array, on all threads."""
 
 # SPDX-License-Identifier: BSD-3-Clause
 
-import itertools
-import os
-import threading
 from collections import namedtuple
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cached_property, lru_cache
+from contextlib import nullcontext
+from functools import cached_property
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
-from sklearn.utils.parallel import _get_threadpool_controller
 
 from . import kernels
+from .codebook import (
+    make_codebook,
+    make_softmax_work,
+    make_work,
+    middle_of,
+    share_width,
+)
+from .passes import Measures, Passes
+from .threads import MAX_PARTIAL, MAX_STRIPS, Threads, cut
+from .units import Units
 
-# A strip is worth a thread's while from this many multiplications on. There are
-# at most so many strips, and so many numbers in all their partial sums.
-STRIP_WORK, MAX_STRIPS, MAX_PARTIAL = 2**20, 64, 2**20
-
-# To wake other threads takes about as long as to work on so many strips.
-LIGHT = 24
-
-# No distance is larger whose square is finite.
-FAR = 1e150
-
-# Rows are taken so many numbers at a time for their scatter matrix.
+# Numbers; rows are made float64 by blocks of no more, for their scatter matrix.
 SCATTERED = 2**22
 
-# Distances between many rows and centres are taken so many at a time.
-AT_ONCE = 2**16
+# Numbers; distances of which the two least are wanted are taken by blocks of no more.
+MOST_DISTANCES = 2**16
 
-# No call of a kernel takes much more than this many multiplications.
-PIECE_WORK = 2**29
-
-# A row nearer to its centre than this, relative to its length, lies on it.
-ROUNDING = 4.0 * np.finfo(np.float64).eps
-
-# Besides its distances, a row costs about as much as this many multiplications.
-ROW_WORK = 32
-
-# The centres in the forms that the kernels use: themselves, their squared lengths,
-# `norms`, and in units of the one that is farthest from `shift` what rows are
-# multiplied with, `factor`, squared lengths, and a bound on the relative rounding.
-Codebook = namedtuple("Codebook", "centers norms shift unit factor lengths rounding")
-
-# The same about one origin in float64, for `kernels.softmax_rows`.
-Softmax = namedtuple("Softmax", "centers origin factor lengths rounding")
+# Relative to a row's length; a row nearer to its centre than this lies on it.
+ON_CENTER = 4.0 * np.finfo(np.float64).eps
 
 # A row that an empty centre may be moved to.
 Candidate = namedtuple("Candidate", "cost label weight row")
 
-# The buffers of one thread.
-Work = namedtuple(
-    "Work",
-    "rows lengths scores low high who clear doubts smallest second "
-    "members gaps logits shares",
-)
-SoftmaxWork = namedtuple(
-    "SoftmaxWork",
-    "picked rows lengths scores scratch low high who rates counts block_sums",
-)
 
-
-class _SingleThreadedBLAS:
-    """Hold BLAS to one thread while any thread of ours is inside.
-
-    Counts its users, so that runs which overlap in time leave the limit as
-    the first of them found it.
-    """
-
-    def __init__(self):
-        self._lock, self._users = threading.Lock(), 0
-
-    def reset(self):
-        """Forget the users; a forked child does not have them."""
-        if self._users > 0:
-            self._limiter.restore_original_limits()
-        self._lock, self._users = threading.Lock(), 0
-
-    def __enter__(self):
-        with self._lock:
-            if self._users == 0:
-                self._limiter = limit_blas()
-            self._users += 1
-
-    def __exit__(self, *exception):
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._limiter.restore_original_limits()
-                give_up_control()
-
-
-def limit_blas():
-    """Limit BLAS, and nothing else, to one thread; also in this thread alone."""
-    blas = _get_threadpool_controller().select(user_api="blas")
-    limiter = blas.limit(limits=1)
-    give_up_control()
-    return limiter
-
-
-def give_up_control():
-    """Let other threads set the limit of BLAS again.
-
-    From version 3.8 on, threadpoolctl obeys only the thread that first set it,
-    until a ``with`` block of that thread ends, or the thread.
-    """
-    blas = _get_threadpool_controller().select(user_api="blas")
-    with blas.limit(limits=None):
-        pass
-
-
-single_threaded_blas = _SingleThreadedBLAS()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=single_threaded_blas.reset)
-
-
-class Rows:
+class Rows(Passes):
     """The rows of one array, for all passes that one call makes over them.
 
     Use it as a context manager: threads and the limit on BLAS live inside.
@@ -138,51 +48,54 @@ class Rows:
         Weights of the rows, 1 by default.
     dtype : dtype, default=X.dtype
         The precision in which results are wanted.
+    units : Units, default=None
+        The units of X and of the weights; by default those of the data.
+    threads : Threads, default=None
+        Who works on them; by default as many threads as OpenMP allows.
+    n_strips : int, default=MAX_STRIPS
+        Most strips that the rows are cut into.
+    measures : Measures, default=None
+        Those of the features, if they are known; a wider box will do.
 
     Attributes
     ----------
-    n_threads : int
-        Number of threads; OpenMP's limit, if not set before.
-    max_strips : int
-        Most strips that the rows are cut into.
-    box : tuple of ndarray of shape (n_features,)
-        Bounds on the coordinates of the rows, once `measure` has been called.
-    mean : ndarray of shape (n_features,)
-        Weighted mean of the rows, from then on.
+    arrays : tuple
+        The rows as the compiled functions want them: X and None, or None and
+        ``(data, indices, indptr)``.
+    stored_weights : ndarray of shape (n_samples,)
+        Weights as they want them: of size 0 if all are 1.
     """
 
-    def __init__(self, X, weights=None, dtype=None):
-        self.n_rows, self.n_features = self.shape = X.shape
+    def __init__(
+        self, X, weights=None, dtype=None, *, units=None, threads=None,
+        n_strips=MAX_STRIPS, measures=None,
+    ):  # fmt: skip
+        self.shape = X.shape
         self.dtype = np.dtype(X.dtype if dtype is None else dtype)
+        self.units = units or Units(X.dtype)
+        self.threads = threads or Threads()
         self.is_sparse = sparse.issparse(X)
         if self.is_sparse:
             self.X = X
             indptr = X.indptr.astype(np.int64, copy=False)
             arrays = X.data, X.indices, indptr
             self.arrays = None, tuple(_read_only(array) for array in arrays)
-            self._row_size = max(1, X.nnz // self.n_rows)
+            self._row_size = max(1, X.nnz // max(1, X.shape[0]))
         else:
             self.X = _read_only(X)
             self.arrays = self.X, None
-            self._row_size = self.n_features
-        self.box = -np.inf, np.inf
-        self.n_threads, self.max_strips = None, MAX_STRIPS
+            self._row_size = X.shape[1]
+        self._n_strips = n_strips
         self.stored_weights = _read_only(np.empty(0) if weights is None else weights)
+        if measures is not None:
+            self.measures = measures
 
     def __enter__(self):
-        # first: to limit a BLAS that is built on OpenMP limits all of OpenMP
-        self.n_threads = self.n_threads or _openmp_effective_n_threads()
-        single_threaded_blas.__enter__()
-        self._pool = None
-        self._works = {}
+        self.threads.__enter__()
         return self
 
     def __exit__(self, *exception):
-        try:
-            if self._pool is not None:
-                self._pool.shutdown()
-        finally:
-            single_threaded_blas.__exit__(*exception)
+        self.threads.__exit__(*exception)
 
     @property
     def is_unweighted(self):
@@ -218,22 +131,22 @@ class Rows:
             X = np.ascontiguousarray(X)
         if not self.is_unweighted:
             weights = np.ascontiguousarray(self.stored_weights[indices])
-        part = Rows(X, weights, self.dtype)
-        part.box, part.n_threads = self.box, self.n_threads
-        part.run, part._works = self.run, self._works
-        return part
+        return Rows(
+            X, weights, self.dtype,
+            units=self.units, threads=self.threads, measures=self.measures,
+        )  # fmt: skip
+
+    def sample(self, n_clusters, random_state):
+        """These rows: all of them are at hand."""
+        return nullcontext(self)
 
     # --- passes ---
 
-    def measure(self):
-        """Measure the range and the variance of each feature.
-
-        Returns
-        -------
-        variances : ndarray of shape (n_features,)
-        """
+    @cached_property
+    def measures(self):
+        """Mean, variance and range of each feature."""
         if self.is_sparse:
-            return self._sparse_variances()
+            return self._sparse_measures()
         some = np.arange(self.n_rows)
         if not self.is_unweighted:
             some = np.flatnonzero(self.stored_weights)
@@ -250,14 +163,13 @@ class Rows:
 
         self.run(work, strips)
         mean, square = partial[:, :2].sum(axis=0) / self.weight
-        self.box = partial[:, 2].min(axis=0), partial[:, 3].max(axis=0)
-        self.mean = shift + mean
-        return np.maximum(square - mean**2, 0.0)
+        variances = np.maximum(square - mean**2, 0.0)
+        low, high = partial[:, 2].min(axis=0), partial[:, 3].max(axis=0)
+        return Measures(shift + mean, variances, low, high)
 
-    def _sparse_variances(self):
-        """Variances of the features, from the stored entries alone."""
+    def _sparse_measures(self):
+        """The same from the stored entries alone; the range is one for all features."""
         data, indices, indptr = self.arrays[1]
-        self.box = np.min(data, initial=0.0), np.max(data, initial=0.0)
         d = self.n_features
         weights = np.repeat(self.weights, np.diff(indptr))
         stored = np.bincount(indices, weights, d)
@@ -265,14 +177,12 @@ class Rows:
         squares = np.bincount(indices, weights * (data - mean[indices]) ** 2, d)
         full = np.bincount(indices, minlength=d) == self.n_rows  # no zero is left
         zeros = np.where(full, 0.0, np.maximum(self.weight - stored, 0.0))
-        self.mean = mean
-        return (squares + zeros * mean**2) / self.weight
+        variances = (squares + zeros * mean**2) / self.weight
+        low, high = np.min(data, initial=0.0), np.max(data, initial=0.0)
+        return Measures(mean, variances, low, high)
 
     def scatter(self, mean, V=None):
-        """Weighted scatter matrix of the rows about `mean`; its product with V, if any.
-
-        Sparse rows are not made dense for the product with one vector.
-        """
+        """As `Passes.scatter`."""
         if V is not None and V.ndim == 1 and self.is_sparse:
             projected = self.weights * (self.X @ V - mean @ V)
             return self.X.T @ projected - mean * projected.sum()
@@ -285,10 +195,10 @@ class Rows:
         return total
 
     def e_step(self, alpha):
-        """The E-steps of one run."""
+        """As `Passes.e_step`."""
         from .steps import EStep
 
-        return EStep(self, alpha)
+        return EStep(self, alpha, box=self.box)
 
     def costliest(self, centers, labels, n):
         """Rows for empty centres: the n that cost most, without those on their centres.
@@ -301,7 +211,7 @@ class Rows:
         n_own = np.bincount(labels[self.weights > 0.0], minlength=len(centers))
         if self.is_sparse:  # they may seem to be off by the rounding of a mean
             sizes = np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)
-            costs[distances <= ROUNDING**2 * sizes] = 0.0
+            costs[distances <= ON_CENTER**2 * sizes] = 0.0
         order = np.argsort(-costs, kind="stable")[:n]
         order = order[costs[order] > 0.0]
         return [
@@ -310,13 +220,13 @@ class Rows:
         ], n_own
 
     def assess(self, centers, labels=None):
-        """Labels of the rows, their inertia, and the weight of each cluster."""
+        """As `Passes.assess`."""
         labels = self.assign(centers) if labels is None else labels
         inertia = self.inertia(centers, labels)
         return labels, inertia, np.bincount(labels, self.weights, len(centers))
 
     def distinct(self, enough):
-        """Distinct rows of positive weight, as a set of bytes: all, or `enough`."""
+        """As `Passes.distinct`."""
         found = set()
         for i in np.flatnonzero(self.weights):
             if self.is_sparse:
@@ -402,7 +312,7 @@ class Rows:
         if len(centers) == 1:
             return np.inf
         codebook = self.codebook(centers)
-        size = max(1, AT_ONCE // len(centers))
+        size = max(1, MOST_DISTANCES // len(centers))
         jobs = [
             range(start, strip.stop, size)
             for strip in self.strips(len(centers))
@@ -421,64 +331,23 @@ class Rows:
 
     # --- how a pass runs ---
 
-    def strips(self, n_vectors, size=1, start=0, stop=None):
-        """Cut the rows from start to stop, for products with so many vectors each.
+    @property
+    def n_threads(self):
+        """Number of threads that work on the rows."""
+        return self.threads.n
 
-        `size` is that of the partial sums of a strip. Each is a range, whose
-        steps are short enough for Ctrl-C to be heard in time.
+    def strips(self, n_vectors, size=1, start=0, stop=None):
+        """Cut the rows from start to stop, for products with `n_vectors` each.
+
+        `size` is that of the partial sums of a strip.
         """
         stop = self.n_rows if stop is None else stop
-        row_work = n_vectors * self._row_size + ROW_WORK
-        n_worth = (stop - start) * row_work // STRIP_WORK
-        n = min(n_worth, stop - start, self.max_strips, MAX_PARTIAL // max(size, 1))
-        n = max(n, 1)
-        bounds = [start + (stop - start) * s // n for s in range(n + 1)]
-        piece = max(PIECE_WORK // row_work, 1)
-        return [range(*pair, piece) for pair in itertools.pairwise(bounds)]
+        work = n_vectors * self._row_size
+        return cut(start, stop, work, size, self._n_strips)
 
     def run(self, work, strips, heavy=False):
-        """Call ``work(s, start, stop)`` for each step of all strips, on all threads.
-
-        On this thread alone if there are few strips, unless they are `heavy`.
-        """
-        turn = itertools.count()
-        stopped = False
-
-        def loop():
-            nonlocal stopped
-            try:
-                for s in turn:
-                    if s >= len(strips):
-                        return
-                    for start in strips[s]:
-                        if stopped:
-                            return
-                        work(s, start, min(start + strips[s].step, strips[s].stop))
-            except BaseException:  # Ctrl-C among them
-                stopped = True
-                raise
-
-        is_shared = heavy or len(strips) >= LIGHT
-        n_helpers = min(self.n_threads, len(strips)) - 1 if is_shared else 0
-        if n_helpers > 0 and self._pool is None:
-            self._pool = ThreadPoolExecutor(self.n_threads - 1, initializer=limit_blas)
-        helpers = []
-        try:
-            for _ in range(n_helpers):
-                helpers.append(self._pool.submit(loop))
-        except RuntimeError:  # there are no more threads, or the interpreter ends
-            self._pool.shutdown()
-            self._pool, self.n_threads = None, 1
-        try:
-            loop()
-            if helpers:
-                wait(helpers)
-        finally:
-            stopped = True  # Ctrl-C may come while only helpers are at work
-            if helpers:
-                wait(helpers)
-        for helper in helpers:
-            helper.result()
+        """As `Threads.run`."""
+        self.threads.run(work, strips, heavy)
 
     def codebook(self, centers, shift=None):
         """Centres in the forms that the kernels use.
@@ -495,137 +364,12 @@ class Rows:
 
     def work(self, k):
         """Buffers of this thread for k centres."""
-        key = threading.get_ident(), k
-        if key not in self._works:
-            d = 0 if self.is_sparse else self.n_features
-            self._works[key] = make_work(k, d)
-        return self._works[key]
+        d = 0 if self.is_sparse else self.n_features
+        return self.threads.buffers(make_work, k, d)
 
     def softmax_work(self, k):
         """Buffers of this thread for k centres and `kernels.softmax_rows`."""
-        key = threading.get_ident(), k, "softmax"
-        if key not in self._works:
-            self._works[key] = make_softmax_work(k, self.n_features)
-        return self._works[key]
-
-
-def n_lanes_for(k):
-    """Rows in a block, so that their scores stay in cache."""
-    return 272 if k <= 128 else 144 if k <= 512 else 80
-
-
-def make_work(k, d):
-    """Buffers for blocks of dense rows with d features, or with ``d = 0`` sparse."""
-    n_lanes = n_lanes_for(k)
-    return Work(
-        rows=np.ones((n_lanes, d + 1), dtype=np.float32),  # the last is for offsets
-        lengths=np.empty(n_lanes),
-        scores=np.empty(k * n_lanes, dtype=np.float32),
-        low=np.empty(n_lanes, dtype=np.float32),
-        high=np.empty(n_lanes, dtype=np.float32),
-        who=np.empty(n_lanes, dtype=np.int32),
-        clear=np.empty(n_lanes, dtype=bool),
-        doubts=np.empty(n_lanes),
-        smallest=np.empty(n_lanes),
-        second=np.empty(n_lanes),
-        members=np.empty(k, dtype=np.int64),
-        gaps=np.empty(k),
-        logits=np.empty(k),
-        shares=np.empty(k),
-    )
-
-
-def make_softmax_work(k, d):
-    """Buffers for `kernels.softmax_rows`."""
-    n_lanes = n_lanes_for(k)
-    return SoftmaxWork(
-        picked=np.empty(n_lanes, dtype=np.int64),
-        rows=np.ones((n_lanes, d + 1)),
-        lengths=np.empty(n_lanes),
-        scores=np.empty((k, n_lanes)),
-        scratch=np.empty(k * n_lanes),
-        low=np.empty(n_lanes),
-        high=np.empty(n_lanes),
-        who=np.empty(n_lanes, dtype=np.int32),
-        rates=np.empty(n_lanes),
-        counts=np.empty(n_lanes, dtype=np.int64),
-        block_sums=np.empty((k, d + 1)),
-    )
-
-
-def middle_of(centers):
-    """Medians of the centres' coordinates, the lower of two."""
-    middle = (len(centers) - 1) // 2
-    return np.partition(centers, middle, axis=0)[middle]
-
-
-def make_codebook(centers, shift, is_sparse):
-    """The centres in all forms."""
-    k, d = centers.shape
-    rounding = relative_rounding(np.float32, d + 1)
-    factor = np.empty((k, d + 1), dtype=np.float64 if is_sparse else np.float32)
-    lengths = np.empty(k)
-    unit = kernels.fill_codebook(centers, shift, rounding, factor, lengths)
-    if is_sparse:
-        factor = np.ascontiguousarray(factor.T)
-    return Codebook(centers, lengths * unit**2, shift, unit, factor, lengths, rounding)
-
-
-def make_softmax(centers, origin):
-    """The centres as `kernels.softmax_rows` needs them."""
-    shifted = centers - origin
-    lengths = np.einsum("ij,ij->i", shifted, shifted)
-    rounding = relative_rounding(np.float64, centers.shape[1] + 1)
-    factor = np.column_stack([-2.0 * shifted, lengths])
-    return Softmax(centers, origin, factor, lengths, rounding)
-
-
-def distances_to_next(codebook):
-    """Lower bounds on the distance from each dense centre to the next.
-
-    A single one has none within reach.
-    """
-    k, lengths = len(codebook.lengths), codebook.lengths
-    factor, least = codebook.factor, np.empty(k)
-    rows = -0.5 * factor
-    rows[:, -1] = 1.0
-    size = max(1, AT_ONCE // k)
-    for start in range(0, k, size):
-        scores = rows[start : start + size] @ factor.T
-        scores.reshape(-1)[start :: k + 1] = np.inf  # the nearest of all is itself
-        least[start : start + size] = scores.min(axis=1)
-    least += (1.0 - 4.0 * codebook.rounding) * lengths
-    least -= 4.0 * kernels.UNDERFLOW
-    return np.minimum(np.sqrt(np.maximum(least, 0.0)) * codebook.unit, FAR)
-
-
-def share_width(sigma, alpha, exact=False):
-    """Least excess of squared distance at which a centre has no share.
-
-    ``2 sigma^2 / (alpha - 1)``; unless `exact`, at most the excess at which a
-    share is lost in rounding, which is what ends it for softmax.
-    """
-    two_sigma2 = 2.0 * sigma * sigma
-    if two_sigma2 == 0.0:
-        return 0.0
-    width = two_sigma2 / (alpha - 1.0) if alpha > 1.0 else np.inf
-    return width if exact else min(width, kernels.LOG_ROUNDING * two_sigma2)
-
-
-@lru_cache
-def relative_rounding(dtype, n_features):
-    """Bound on the rounding of a score, relative to ``||x||^2 + ||c||^2``.
-
-    The smaller of the worst case and eight standard deviations of independent
-    roundings [1]_, doubled for ``(a + b)^2 <= 2 a^2 + 2 b^2``.
-
-    References
-    ----------
-    .. [1] N. J. Higham and T. Mary, "A new approach to probabilistic rounding
-       error analysis", SIAM J. Sci. Comput. 41 (2019).
-    """
-    unit = float(np.finfo(dtype).eps) / 2.0
-    return 2.0 * unit * float(min(n_features, 8.0 * np.sqrt(n_features)) + 6.0)
+        return self.threads.buffers(make_softmax_work, k, self.n_features)
 
 
 def _read_only(array):

@@ -15,7 +15,7 @@ from collections import namedtuple
 import numpy as np
 
 from . import kernels
-from .rows import distances_to_next, make_softmax, middle_of, share_width
+from .codebook import distances_to_next, make_softmax, middle_of, share_width
 
 # Softmax shares are added up about a point at most so many sigma from any centre,
 # as long as at least this share of the rows is soft.
@@ -100,8 +100,9 @@ class EStep:
         Nearest centre of each row.
     """
 
-    def __init__(self, rows, alpha, labels=None, pruned=True):
+    def __init__(self, rows, alpha, labels=None, pruned=True, box=None):
         self.rows, self.alpha, self.pruned = rows, float(alpha), pruned
+        self._box = (-np.inf, np.inf) if box is None else box
         if labels is None:
             labels = np.full(rows.n_rows, -1, dtype=np.int32)
         self.labels = labels
@@ -194,7 +195,7 @@ class EStep:
         self._upper.fill(np.inf)
         self._holders.fill(-1)
         self._moved, self._fallen, self._heaviest = np.zeros((3, k))
-        self._origins = np.clip(origins, *self.rows.box)
+        self._origins = np.clip(origins, *self._box)
         self._origin_norms = np.einsum("ij,ij->i", self._origins, self._origins)
         self._held.fill(0.0)
         self._counts.fill(0)

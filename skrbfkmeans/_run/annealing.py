@@ -1,7 +1,7 @@
 """One run: temperature by temperature, until it is k-means.
 
-Assumes that everything has been checked and prepared. `rows` is whatever
-offers the passes of `_engine.rows.Rows`: those of one array, or of many chunks.
+Assumes that everything has been checked and prepared. `rows` is whatever offers
+`_engine.passes.Passes`: the rows of one array, or of many chunks.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -12,27 +12,63 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from .._checks import stored
-from .._engine.rows import ROUNDING
+from .._engine.units import stored
 
-# The centres have collapsed when their scatter is less than this share of the
-# scatter they started with: then little is left of what the start knew.
+# Relative to the scatter of the centres at the start; with less they have collapsed,
+# and little is left of what the start knew.
 COLLAPSE = 0.25
 
-# A soft centre moves only if it holds more than this share of the total weight,
-# and any centre only if it holds more than this: its sums would lose digits.
-LEAST_SHARE, LEAST_MASS = 1e-12, 1e-290
+# Relative to the total weight; a soft centre of no more stays where it is, for its
+# mean would be made of rounding.
+LEAST_SHARE = 1e-12
 
-# Temperatures whose squares can be represented. Colder ones are the hard limit,
-# and hotter ones make no difference.
+# Mass; below it the sums of any centre lose digits.
+LEAST_MASS = 1e-290
+
+# Temperatures; the squares of colder ones cannot be represented, so they are the hard
+# limit, and hotter ones make no difference.
 COLDEST, HOTTEST = 1e-150, 1e150
 
-# Centres nearer to each other than this, in units of sigma, count as one when
-# the schedule cools; they are parted by this much.
+# In units of sigma; centres nearer to each other count as one when the schedule cools,
+# and are parted by `NUDGE`.
 GLUED, NUDGE = 1e-3, 1e-2
 
-# The free energy is not expected to fall by more than so many times its last step.
+# Steps; the free energy is not expected to fall by more than this many times its last
+# step.
 STEPS_AHEAD = 10.0
+
+# Relative to the coordinates; a shift of the centres by less is rounding.
+ROUNDING = 4.0 * np.finfo(np.float64).eps
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How runs are made: what stays the same from start to start.
+
+    Attributes
+    ----------
+    alpha : float
+        Tsallis index of the responsibilities.
+    learning_rate : float
+        Length of the soft steps, in EM steps.
+    max_iter : int
+        Most iterations, over all temperatures.
+    tol : float
+        The last temperature ends when the squared shift of all centres
+        together is at most this.
+    verbose : bool
+        Whether to print one line a temperature, and one a sweep of swaps.
+    store_path : bool
+        Whether to keep the centres before each iteration in the history, as
+        "centers".
+    """
+
+    alpha: float
+    learning_rate: float
+    max_iter: int
+    tol: float
+    verbose: bool = False
+    store_path: bool = False
 
 
 @dataclass
@@ -71,7 +107,7 @@ class Run:
         return self.history["free_energy"][-1]
 
 
-def anneal(rows, centers, sigmas, **options):
+def anneal(rows, centers, sigmas, settings, task=None):
     """Cool the centres, and do not lose by it.
 
     A schedule so hot that the centres all but meet forgets where they started,
@@ -81,7 +117,7 @@ def anneal(rows, centers, sigmas, **options):
 
     Parameters
     ----------
-    rows, centers, sigmas, **options
+    rows, centers, sigmas, settings, task
         As in `cool`.
 
     Returns
@@ -89,9 +125,9 @@ def anneal(rows, centers, sigmas, **options):
     run : Run
         Centres and how they came about.
     """
-    run = cool(rows, centers, sigmas, **options)
+    run = cool(rows, centers, sigmas, settings, task=task)
     if run.collapsed and run.sigma == sigmas[-1] < sigmas[0]:
-        direct = cool(rows, centers, sigmas[-1:], **options)
+        direct = cool(rows, centers, sigmas[-1:], settings, task=task)
         if is_lower(direct.energy, run.energy, rows.dtype):
             return direct
     return run
@@ -106,42 +142,28 @@ def is_lower(energy, other, dtype):
     return energy < other - tie * abs(other)
 
 
-def cool(
-    rows, centers, sigmas, *, alpha, learning_rate, max_iter, tol, goal=np.inf,
-    verbose=False, store_path=False, task=None,
-):  # fmt: skip
+def cool(rows, centers, sigmas, settings, *, goal=np.inf, task=None):
     """Alternate E- and M-steps, one temperature after the other.
 
     Each temperature but the last gets one iteration. The last is iterated
-    until the centres move by less than `tol`, or, once every row belongs to
-    one centre alone, until the labels repeat. From then on the steps are those
+    until the centres move by less than ``settings.tol``, or, once every row belongs
+    to one centre alone, until the labels repeat. From then on the steps are those
     of k-means, and what remains of a falling schedule can change nothing and
     is skipped.
 
     Parameters
     ----------
-    rows : Rows
+    rows : Passes
         The data.
     centers : ndarray of shape (n_clusters, n_features)
         Where the centres start.
     sigmas : ndarray of shape (n_temperatures,)
         Temperatures; 0 is the hard limit.
-    alpha : float
-        Tsallis index of the responsibilities.
-    learning_rate : float
-        Length of the soft steps, in EM steps.
-    max_iter : int
-        Most iterations, over all temperatures.
-    tol : float
-        The last temperature ends when the squared shift of all centres
-        together is at most this.
+    settings : Settings
+        How the run is made.
     goal : float, default=inf
         Stop as soon as the free energy of the last temperature seems not to fall
         below this.
-    verbose : bool, default=False
-        Print one line a temperature.
-    store_path : bool, default=False
-        Keep the centres before each iteration in the history, as "centers".
     task : StartTask, default=None
         Told of each iteration, and asked whether to go on.
 
@@ -150,75 +172,217 @@ def cool(
     run : Run
         Centres and how they came about.
     """
-    sigmas = np.where(sigmas < COLDEST, 0.0, np.minimum(sigmas, HOTTEST))
-    seeds = centers
-    e_step = rows.e_step(alpha)
-    history = defaultdict(list)
-    last = len(sigmas) - 1
-    position = 0
-    was_hard = at_means = settled = hardened = collapsed = False
-    scatter = _scatter(centers)
-    former_shift = np.inf
-    for _ in range(max_iter):
-        if task is not None and task.begin_iteration(sigmas[position]):
-            settled = False
+    clock, journal = Clock(sigmas, settings.tol), Journal(settings, task)
+    e_step, seeds, scatter = rows.e_step(settings.alpha), centers, _scatter(centers)
+    collapsed = False
+    for _ in range(settings.max_iter):
+        if journal.begin(clock.sigma, centers):
+            clock.interrupt()
             break
-        sigma = sigmas[position]
-        if store_path:
-            history["centers"].append(centers)
+        sigma = clock.sigma
         step = e_step(centers, sigma)
-        hard = step.soft_weight == 0.0
-        relocated, rate = False, learning_rate
-        as_kmeans = hard and (sigma == 0.0 or (was_hard and position == last))
-        if as_kmeans:
-            relocated, rate = relocate_empty(e_step, centers, step), 1.0
-        least_mass = LEAST_MASS if as_kmeans else LEAST_SHARE * rows.weight
+        is_hard, relocated = step.soft_weight == 0.0, False
+        rate, least_mass = settings.learning_rate, LEAST_SHARE * rows.weight
+        if as_kmeans := clock.is_at_kmeans(is_hard):
+            relocated = relocate_empty(e_step, centers, step)
+            rate, least_mass = 1.0, LEAST_MASS
         moved = m_step(centers, step, rate, least_mass)
-        if hard:  # a fixed point of the centres as they will be stored
+        if is_hard:  # a fixed point of the centres as they will be stored
             moved = stored(moved, rows.dtype).astype(np.float64, copy=False)
-        moves = moved - centers
-        shift = np.sqrt(np.einsum("ij,ij->", moves, moves))
-        if hard:
-            settled = at_means and step.n_changed == 0 and not relocated
-        else:  # a growing shift means that centres are still parting
-            rounding = ROUNDING * np.sqrt(np.sum(moved**2))
-            settled = shift <= max(np.sqrt(tol), rounding) and shift <= former_shift
-        centers, was_hard, at_means = moved, hard, hard and rate == 1.0
-        collapsed = collapsed or (not hard and _scatter(moved) < COLLAPSE * scatter)
+            is_same = step.n_changed == 0 and not relocated
+            clock.look_at_labels(centers, moved, is_same, at_means=rate == 1.0)
+        else:
+            collapsed = collapsed or _scatter(moved) < COLLAPSE * scatter
+            clock.look_at_shift(centers, moved)
+        centers = moved
+        is_stopped = journal.end(
+            0.0 if as_kmeans else sigma, step, clock.shift, centers, rows.weight
+        )
+        if clock.is_settled_at_last:
+            break
+        if clock.is_last and (is_stopped or is_hopeless(journal.history, goal)):
+            break
+        if clock.go_on(is_hard, is_stopped):
+            parted = part_glued(centers, seeds, clock.sigma)
+            if parted is not centers:
+                centers = parted
+                clock.expect_growing_shifts()
+    journal.close()
+    settled = clock.is_settled_at_last
+    hardened = settled and is_hard
+    labels = e_step.labels if hardened and clock.shift == 0.0 else None
+    return Run(centers, labels, settled, hardened, sigma, journal.history, collapsed)
+
+
+class Clock:
+    """Which temperature it is, whether it has settled, and which comes next.
+
+    Parameters
+    ----------
+    sigmas : ndarray of shape (n_temperatures,)
+        Temperatures; 0 is the hard limit.
+    tol : float
+        A soft temperature has settled when the squared shift of all centres together
+        is at most this.
+
+    Attributes
+    ----------
+    sigma : float
+        The temperature.
+    shift : float
+        Root of the sum of the squared moves of the centres in the last step.
+    is_last : bool
+        Whether it is the last temperature.
+    """
+
+    def __init__(self, sigmas, tol):
+        self._sigmas = np.where(sigmas < COLDEST, 0.0, np.minimum(sigmas, HOTTEST))
+        self._tol, self._position, self._last = tol, 0, len(sigmas) - 1
+        self._was_hard = self._at_means = self._is_settled = False
+        self.shift, self._former_shift = np.inf, np.inf
+
+    @property
+    def sigma(self):
+        return self._sigmas[self._position]
+
+    @property
+    def is_last(self):
+        return self._position == self._last
+
+    @property
+    def is_settled_at_last(self):
+        """Whether the last temperature has been kept until convergence."""
+        return bool(self._is_settled and self.is_last)
+
+    def is_at_kmeans(self, is_hard):
+        """Whether the steps are those of k-means from now on.
+
+        They are once the rows are, and stay, with one centre each, at the last
+        temperature, and always in the hard limit.
+        """
+        return is_hard and (self.sigma == 0.0 or (self._was_hard and self.is_last))
+
+    def look_at_labels(self, centers, moved, is_same, at_means):
+        """Look at a step in which each row belonged to one centre alone.
+
+        `is_same` tells that no row has changed its centre, `at_means` that the step
+        puts the centres at the means of their rows.
+        """
+        self.shift = _shift(centers, moved)
+        self._is_settled = self._at_means and is_same
+        self._was_hard, self._at_means = True, at_means
+
+    def look_at_shift(self, centers, moved):
+        """Look at a soft step."""
+        self.shift = _shift(centers, moved)
+        rounding = ROUNDING * np.sqrt(np.sum(moved**2))
+        is_small = self.shift <= max(np.sqrt(self._tol), rounding)
+        # a growing shift means that centres are still parting
+        self._is_settled = is_small and self.shift <= self._former_shift
+        self._was_hard = self._at_means = False
+
+    def interrupt(self):
+        """Note that the temperature ends before it has settled."""
+        self._is_settled = False
+
+    def expect_growing_shifts(self):
+        """Note that centres have been parted, so that the next shift is no end."""
+        self._former_shift = 0.0
+
+    def go_on(self, is_hard, is_stopped):
+        """Go on to the temperature of the next iteration.
+
+        A temperature that has settled, or is stopped, gets no further iteration. Once
+        all rows are hard, what remains of a falling schedule changes nothing.
+
+        Returns whether the temperature has fallen, and not to 0.
+        """
+        former = self.sigma
+        if not self.is_last:
+            rest = self._sigmas[self._position :]
+            if is_hard and np.all(np.diff(rest) <= 0.0):
+                self._position = self._last
+            else:
+                if self._is_settled or is_stopped:
+                    self._skip_the_same()
+                self._position = min(self._position + 1, self._last)
+            self._is_settled = False
+        self._former_shift = self.shift if self.sigma == former else np.inf
+        return 0.0 < self.sigma < former
+
+    def _skip_the_same(self):
+        """Go to the last of the iterations at this very temperature."""
+        while not self.is_last and self._sigmas[self._position + 1] == self.sigma:
+            self._position += 1
+
+
+class Journal:
+    """What is told of a run: its history, printed lines, and callbacks.
+
+    Parameters
+    ----------
+    settings : Settings
+        How the run is made.
+    task : StartTask or None
+        Told of each iteration, and asked whether to go on.
+
+    Attributes
+    ----------
+    history : dict of str to list
+        One entry an iteration.
+    """
+
+    def __init__(self, settings, task):
+        self._settings, self._task = settings, task
+        self.history = defaultdict(list)
+
+    def begin(self, sigma, centers):
+        """Tell that an iteration begins. Returns whether the run shall stop instead."""
+        if self._task is not None and self._task.begin_iteration(sigma):
+            return True
+        if self._settings.store_path:
+            self.history["centers"].append(centers)
+        return False
+
+    def end(self, sigma, step, shift, centers, weight):
+        """Note an iteration. Returns whether its temperature shall end with it.
+
+        `step` is what its E-step found, `centers` are those after it, and `weight` is
+        that of all rows.
+        """
         entry = {
-            "sigma": 0.0 if as_kmeans else sigma,
+            "sigma": sigma,
             "free_energy": step.free_energy,
             "inertia": step.inertia,
             "shift": shift,
-            "soft_fraction": step.soft_weight / rows.weight,
-            "support": step.support / rows.weight,
+            "soft_fraction": step.soft_weight / weight,
+            "support": step.support / weight,
             "swaps_tried": 0,
             "swaps_kept": 0,
         }
-        if verbose and history["sigma"] and history["sigma"][-1] != entry["sigma"]:
-            _print_temperature(history)
+        if self.history["sigma"] and self.history["sigma"][-1] != sigma:
+            self._print_temperature()
         for name, value in entry.items():
-            history[name].append(value)
-        is_stopped = task is not None and task.end_iteration(
-            centers, entry["sigma"], step.inertia
+            self.history[name].append(value)
+        return self._task is not None and self._task.end_iteration(
+            centers, sigma, step.inertia
         )
-        if settled and position == last:
-            hardened = hard
-            break
-        if position == last and (is_stopped or is_hopeless(history, goal)):
-            break
-        following = _next_position(sigmas, position, hard, settled or is_stopped)
-        former_shift = shift if sigmas[following] == sigma else np.inf
-        if 0.0 < sigmas[following] < sigma:
-            parted = part_glued(centers, seeds, sigmas[following])
-            if parted is not centers:
-                centers, former_shift = parted, 0.0
-        position = following
-    if verbose:
-        _print_temperature(history)
-    labels = e_step.labels if hardened and shift == 0.0 else None
-    settled = bool(settled and position == last)
-    return Run(centers, labels, settled, hardened, sigma, history, collapsed)
+
+    def close(self):
+        """Tell that the run has ended."""
+        self._print_temperature()
+
+    def _print_temperature(self):
+        """Print one line about the temperature that has just ended."""
+        if not self._settings.verbose:
+            return
+        sigmas = np.array(self.history["sigma"])
+        n_iter = int(np.argmin(np.append(sigmas[::-1] == sigmas[-1], False)))
+        print(
+            f"sigma {sigmas[-1]:.4g}: {n_iter} iterations, "
+            f"free energy {self.history['free_energy'][-1]:.6g}, "
+            f"soft {100 * self.history['soft_fraction'][-1]:.1f} %"
+        )
 
 
 def is_hopeless(history, goal):
@@ -258,7 +422,7 @@ def relocate_empty(e_step, centers, step):
     empty = np.flatnonzero(step.masses == 0.0)
     if empty.size == 0:
         return False
-    # so many that, with the last row of each centre left out, they suffice
+    # one for each empty centre, even if the last row of every other is left out
     costly, n_own = e_step.costliest(centers, len(empty) + len(centers))
     candidates = iter(costly)
     relocated = False
@@ -304,25 +468,7 @@ def _scatter(centers):
     return np.sum((centers - centers.mean(axis=0)) ** 2)
 
 
-def _next_position(sigmas, position, hard, settled):
-    """Index of the temperature of the next iteration."""
-    last = len(sigmas) - 1
-    if position == last or (hard and np.all(np.diff(sigmas[position:]) <= 0.0)):
-        return last
-    if settled:  # further iterations at this very temperature add nothing
-        while position < last and sigmas[position + 1] == sigmas[position]:
-            position += 1
-    return min(position + 1, last)
-
-
-def _print_temperature(history):
-    """Print one line about the temperature that has just ended."""
-    sigma = history["sigma"][-1]
-    n_iter = 0
-    while n_iter < len(history["sigma"]) and history["sigma"][-1 - n_iter] == sigma:
-        n_iter += 1
-    print(
-        f"sigma {sigma:.4g}: {n_iter} iterations, "
-        f"free energy {history['free_energy'][-1]:.6g}, "
-        f"soft {100 * history['soft_fraction'][-1]:.1f} %"
-    )
+def _shift(centers, moved):
+    """Root of the sum of the squared moves."""
+    moves = moved - centers
+    return np.sqrt(np.einsum("ij,ij->", moves, moves))

@@ -9,7 +9,7 @@ finds out what it really changes: these numbers only tell where to try.
 import numpy as np
 from scipy import sparse
 
-from .._engine.rows import AT_ONCE, middle_of
+from .._engine.codebook import MOST_GAPS, middle_of
 
 # Estimates are made from at most so many rows of a cluster, with so many steps of the
 # power method.
@@ -27,7 +27,7 @@ def closest_centers(centers, some, n):
     shifted = centers - middle_of(centers)
     squares = np.einsum("ij,ij->i", shifted, shifted)
     closest = np.empty((n, len(some)), dtype=np.int64)
-    size = max(1, AT_ONCE // len(centers))
+    size = max(1, MOST_GAPS // len(centers))
     for first in range(0, len(some), size):
         which = some[first : first + size]
         gaps = squares - 2.0 * (shifted[which] @ shifted.T)

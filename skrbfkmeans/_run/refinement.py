@@ -18,10 +18,12 @@ References
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+from dataclasses import replace
+
 import numpy as np
 
 from .._engine import kernels
-from .._engine.rows import share_width
+from .._engine.codebook import share_width
 from .annealing import STEPS_AHEAD, cool, is_lower
 from .estimates import Sample, closest_centers
 
@@ -61,23 +63,27 @@ SMALL, DISTANCE_WORK = 4e6, 8
 TINY = np.finfo(np.float64).tiny
 
 
-def refine(rows, run, n_swaps, *, max_iter, verbose, store_path, task, **options):
+def refine(rows, run, n_swaps, settings, random_state, task=None):
     """Swap centres for as long as that pays, and let all of them settle.
+
+    If the rows do not lie in one array, swaps are tried on some of them, and those
+    that are kept there are kept if they lower the energy of all.
 
     Parameters
     ----------
-    rows : Rows
+    rows : Passes
         The data.
     run : Run
         A run that has settled.
     n_swaps : float
         Most swaps to try.
-    max_iter : int
-        Most iterations over all rows, those of the run included; and of each trial.
-    verbose : bool
-        Print one line a sweep.
-    store_path, task, **options
-        As in `cool`; trials leave no path, and no task is told of them.
+    settings : Settings
+        How runs are made. ``max_iter`` bounds the iterations over all rows, those of
+        the run included, and the iterations of each trial.
+    random_state : RandomState
+        Source of the draw of some rows, where they are drawn.
+    task : StartTask, default=None
+        As in `cool`; it is told of no trial.
 
     Returns
     -------
@@ -85,19 +91,37 @@ def refine(rows, run, n_swaps, *, max_iter, verbose, store_path, task, **options
         One of lower energy, or the same. Its history holds the iterations over all
         rows, and after which of them how many swaps were tried and kept.
     """
-    while (n_left := max_iter - len(run.history["sigma"])) > 0:
-        clusters = Clusters(rows, run)
-        n_tried, n_kept = clusters.sweep(n_swaps, max_iter=max_iter, **options)
+    if settings.max_iter <= len(run.history["sigma"]):
+        return run
+    with rows.sample(len(run.centers), random_state) as some:
+        if some is rows:
+            return _refine(rows, run, n_swaps, settings, task)
+        quiet = replace(settings, store_path=False)
+        few = cool(some, run.centers, np.array([run.sigma]), quiet)
+        if not few.settled:
+            return run
+        few = _refine(some, few, n_swaps, quiet)
+    run.history["swaps_tried"][-1] += sum(few.history["swaps_tried"])
+    n_kept = sum(few.history["swaps_kept"])
+    if n_kept == 0:
+        return run
+    return go_on(rows, run, few.centers, n_kept, settings, task)
+
+
+def _refine(rows, run, n_swaps, settings, task=None):
+    """`refine` with all rows of one array."""
+    while settings.max_iter > len(run.history["sigma"]):
+        clusters = Clusters(
+            rows, run, replace(settings, verbose=False, store_path=False)
+        )
+        n_tried, n_kept = clusters.sweep(n_swaps)
         n_swaps -= n_tried
         run.history["swaps_tried"][-1] += n_tried
-        if verbose:
+        if settings.verbose:
             print(f"{n_kept} of {n_tried} swaps kept")
         if n_kept == 0:
             break
-        settled = go_on(
-            rows, run, clusters.centers, n_kept, max_iter=n_left,
-            store_path=store_path, task=task, **options,
-        )  # fmt: skip
+        settled = go_on(rows, run, clusters.centers, n_kept, settings, task)
         if settled is run:
             break
         run = settled
@@ -106,26 +130,25 @@ def refine(rows, run, n_swaps, *, max_iter, verbose, store_path, task, **options
     return run
 
 
-def go_on(rows, run, centers, n_kept, **options):
+def go_on(rows, run, centers, n_kept, settings, task=None):
     """Let the centres settle that a run has got by swaps.
 
     Parameters
     ----------
-    rows, run
+    rows, run, settings, task
         As in `refine`.
     centers : ndarray of shape (n_clusters, n_features)
         The centres after the swaps.
     n_kept : int
         Number of swaps.
-    **options
-        As in `cool`.
 
     Returns
     -------
     run : Run
         With both histories; the same if its energy is not lower.
     """
-    settled = cool(rows, centers, np.array([run.sigma]), **options)
+    rest = replace(settings, max_iter=settings.max_iter - len(run.history["sigma"]))
+    settled = cool(rows, centers, np.array([run.sigma]), rest, task=task)
     if not is_lower(settled.energy, run.energy, rows.dtype):
         return run
     run.history["swaps_kept"][-1] += n_kept
@@ -145,6 +168,8 @@ class Clusters:
         The data.
     run : Run
         A run that has settled.
+    settings : Settings
+        How trials are made.
 
     Attributes
     ----------
@@ -156,13 +181,14 @@ class Clusters:
         The inertia of the rows of each centre.
     """
 
-    def __init__(self, rows, run):
+    def __init__(self, rows, run, settings):
         labels = rows.assign(run.centers) if run.labels is None else run.labels
         present = np.flatnonzero(rows.weights)
         if len(present) < rows.n_rows:
             rows, labels = rows.part(present), labels[present]
         k, d = run.centers.shape
-        self.rows, self.sigma, self.energy = rows, run.sigma, run.energy
+        self.rows, self._settings = rows, settings
+        self.sigma, self.energy = run.sigma, run.energy
         self.centers = run.centers.copy()
         self._members = [None] * k
         self._masses, self._costs, self._gains, self.energies = np.zeros((4, k))
@@ -170,7 +196,7 @@ class Clusters:
         self._failures, self._failed = np.zeros((2, k)), set()
         self._update(np.arange(k), rows, None, labels)
 
-    def sweep(self, n_swaps, **options):
+    def sweep(self, n_swaps):
         """Try one swap after the other, until nothing comes of it.
 
         Returns how many were tried, and how many were kept.
@@ -181,7 +207,7 @@ class Clusters:
             swap = self.best_swap()
             if swap is None:
                 break
-            kept = self.try_swap(*swap, **options)
+            kept = self.try_swap(*swap)
             n_tried, n_kept = n_tried + 1, n_kept + kept
             n_failures = 0 if kept else n_failures + 1
         return n_tried, n_kept
@@ -212,7 +238,7 @@ class Clusters:
                 return swap
         return None
 
-    def try_swap(self, removed, split, **options):
+    def try_swap(self, removed, split):
         """Move a centre, let those around settle, and keep that if it is better."""
         which = self._around(removed, split)
         rows, indices = self._rows_of(which)
@@ -222,7 +248,7 @@ class Clusters:
         mass, energy = self._masses[which].sum(), self.energies[which].sum()
         heat = HEAT * np.sqrt(energy / (mass * rows.n_features))
         goal = energy if self.sigma == 0.0 else self.energy
-        centers, labels, energy = self._settle(rows, start, heat, goal, **options)
+        centers, labels, energy = self._settle(rows, start, heat, goal)
         if not self.is_gain(goal, energy):
             self._failures[[0, 1], [removed, split]] += 1.0
             self._failed.add((removed, split))
@@ -252,22 +278,22 @@ class Clusters:
         indices = np.concatenate([self._members[j] for j in which])
         return self.rows.part(indices), indices
 
-    def _settle(self, rows, start, heat, goal, **options):
+    def _settle(self, rows, start, heat, goal):
         """Reheat some centres and let them settle among their rows.
 
         Returns the centres, their labels if known, and the energy.
         """
         if self.sigma > 0.0:
             sigmas = np.array([max(heat, self.sigma), self.sigma])
-            run = cool(rows, start, sigmas, goal=goal, **options)
+            run = cool(rows, start, sigmas, self._settings, goal=goal)
             return run.centers, run.labels, run.energy
         k, d = start.shape
         stride = max(1, rows.n_rows // (HEATED_ROWS * k))
         if rows.n_rows * k * (d + DISTANCE_WORK) < SMALL:
-            return settle_few(rows, start, heat, stride, goal, **options)
+            return settle_few(rows, start, heat, stride, goal, self._settings)
         few = rows.part(slice(None, None, stride))
-        warm = cool(few, start, np.array([heat]), **{**options, "max_iter": 1})
-        run = cool(rows, warm.centers, np.zeros(1), goal=goal, **options)
+        warm = cool(few, start, np.array([heat]), replace(self._settings, max_iter=1))
+        run = cool(rows, warm.centers, np.zeros(1), self._settings, goal=goal)
         return run.centers, run.labels, run.energy
 
     def _update(self, which, rows, indices, labels):
@@ -300,15 +326,16 @@ class Clusters:
         )
 
 
-def settle_few(rows, start, heat, stride, goal, *, alpha, max_iter, **_):
+def settle_few(rows, start, heat, stride, goal, settings):
     """One soft step and then k-means, for rows so few that all else costs more."""
     k, d = start.shape
     centers, norms = start.copy(), np.einsum("ij,ij->i", start, start)
     labels = np.full(rows.n_rows, -1, dtype=np.int32)
     energy = kernels.settle_rows(
         *rows.arrays, rows.stored_weights, centers, norms, labels,
-        np.empty(rows.n_rows), stride, kernels.as_argument(alpha), 2.0 * heat * heat,
-        share_width(heat, alpha), goal, STEPS_AHEAD, max_iter, np.empty((k, d + 1)),
+        np.empty(rows.n_rows), stride, kernels.as_argument(settings.alpha),
+        2.0 * heat * heat, share_width(heat, settings.alpha), goal, STEPS_AHEAD,
+        settings.max_iter, np.empty((k, d + 1)),
         *np.empty((3, k)), np.empty(k, dtype=np.int64),
     )  # fmt: skip
     return centers, labels, energy

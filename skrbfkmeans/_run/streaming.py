@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import sparse
 
-from .._checks import check_finite, check_weights, rows_in_safe_units, scaled
+from .._engine.units import Batch, sum_of_squares
 
 # numba comes with the first batch, not with a model that is loaded from a file.
 
@@ -35,7 +35,7 @@ class Stream:
         Whether the rows are kept while the stream is young, to try swaps on them.
     n_batches : int
         Number of batches so far.
-    young : list of (X, weights)
+    young : list of Batch
         The batches that are kept.
     n_rows, n_settled : int
         Number of rows kept, and of those the centres were last fitted to.
@@ -55,77 +55,76 @@ class Stream:
         """Temperature of the next batch."""
         return float(self.sigmas[min(self.n_batches, len(self.sigmas) - 1)])
 
-    def follow(self, X, squares, weights, w_exponent, *, n_swaps, max_iter, **options):
+    def follow(self, batch, settings, n_swaps):
         """The stream after one more batch.
 
         While it is young, the centres are fitted to all rows so far each time these
-        have doubled in number; else they make one online step. `squares` is the sum of
-        the squares of X, weights are in units of ``2**w_exponent``, `n_swaps` is the
-        most swaps to try, and the options are those of `annealing.cool`.
+        have doubled in number; else they make one online step. ``settings.tol`` is
+        relative to the mean variance of the features, and `n_swaps` is the most swaps
+        to try.
         """
-        step = {name: options[name] for name in ("alpha", "learning_rate")}
-        batch = X, squares, weights, w_exponent
         if not self.is_refined:
-            return self._absorb(*batch, **step)
-        n_rows, (k, d) = self.n_rows + X.shape[0], self.centers.shape
+            return self._absorb(batch, settings)
+        n_new = batch.X.shape[0]
+        n_rows, (k, d) = self.n_rows + n_new, self.centers.shape
         enough = min(YOUNG_ROWS * k, YOUNG_NUMBERS // d)
         is_young = n_rows < enough
         is_due = not is_young or n_rows >= 2 * self.n_settled
-        options |= {"n_swaps": n_swaps, "max_iter": max_iter}
         if not is_due:
-            after = self._absorb(*batch, **step)
-        elif X.shape[0] < enough:
-            after = self._settle(*_together([*self.young, _kept(*batch)]), **options)
-        else:  # so many rows that they had better not be copied
-            after = self._settle(*batch, **options)
+            after = self._absorb(batch, settings)
+        elif n_new < enough:
+            after = self._settle(_together([*self.young, batch]), settings, n_swaps)
+        else:  # too many rows to copy them
+            after = self._settle(batch, settings, n_swaps)
             if self.young:
-                after = after._absorb(*_together(self.young), **step)
+                after = after._absorb(_together(self.young), settings)
         if not is_young:
             return replace(after, is_refined=False, young=[], n_rows=0)
-        young = [*self.young, _kept(*batch, copy=True)]
+        young = [*self.young, batch.copy()]
         n_settled = n_rows if is_due else self.n_settled
         n_batches = self.n_batches + 1
         return replace(
             after, young=young, n_rows=n_rows, n_settled=n_settled, n_batches=n_batches
         )
 
-    def _absorb(self, X, squares, weights, w_exponent, **options):
+    def _absorb(self, batch, settings):
         """The stream after an online step."""
-        rows, exponent = rows_in_safe_units(X, squares, weights, self.centers)
-        with rows, np.errstate(over="ignore"):
+        units = batch.units(self.centers)
+        with batch.rows(units) as rows:
             centers, masses = absorb(
                 rows,
-                scaled(self.centers, exponent),
-                np.ldexp(self.masses, -w_exponent),
-                float(np.ldexp(self.sigma, -exponent)),
-                **options,
+                units.into(self.centers),
+                units.weights_into(self.masses),
+                float(units.into(self.sigma)),
+                settings,
             )
-        return self._moved(centers, exponent, masses, w_exponent)
+        return self._moved(units, centers, masses)
 
-    def _settle(self, X, squares, weights, w_exponent, *, tol, **options):
+    def _settle(self, batch, settings, n_swaps):
         """The stream after a fit to all its rows."""
-        rows, exponent = rows_in_safe_units(X, squares, weights, self.centers)
-        with rows:
+        units = batch.units(self.centers)
+        with batch.rows(units) as rows:
+            tol = settings.tol * rows.measures.variances.mean()
             centers, masses = settle(
                 rows,
-                scaled(self.centers, exponent),
-                float(np.ldexp(self.sigma, -exponent)),
-                tol=tol * rows.measure().mean(),
-                **options,
+                units.into(self.centers),
+                float(units.into(self.sigma)),
+                replace(settings, tol=tol),
+                n_swaps,
             )
-        return self._moved(centers, exponent, masses, w_exponent)
+        return self._moved(units, centers, masses)
 
-    def _moved(self, centers, exponent, masses, w_exponent):
+    def _moved(self, units, centers, masses):
         """The stream with other centres and masses, of a batch in its own units."""
         return replace(
             self,
-            centers=scaled(centers, -exponent),
-            masses=np.ldexp(masses, w_exponent),
+            centers=units.back(centers),
+            masses=units.weights_back(masses),
             n_batches=self.n_batches + 1,
         )
 
 
-def absorb(rows, centers, masses, sigma, *, alpha, learning_rate):
+def absorb(rows, centers, masses, sigma, settings):
     """One online step of soft EM: the M-step over all that was ever seen.
 
     Each centre moves towards the mean of its share of the batch, by the part that
@@ -141,10 +140,8 @@ def absorb(rows, centers, masses, sigma, *, alpha, learning_rate):
         What each centre has absorbed so far.
     sigma : float
         Temperature; 0 is the hard limit.
-    alpha : float
-        Tsallis index of the responsibilities.
-    learning_rate : float
-        Length of the soft steps, in EM steps.
+    settings : Settings
+        How steps are made.
 
     Returns
     -------
@@ -156,28 +153,26 @@ def absorb(rows, centers, masses, sigma, *, alpha, learning_rate):
     from .._engine.steps import EStep
     from .annealing import LEAST_MASS, LEAST_SHARE
 
-    step = EStep(rows, alpha)(centers, sigma)
+    # no box: the centres of a stream may well lie outside that of a batch
+    step = EStep(rows, settings.alpha)(centers, sigma)
     is_hard = step.soft_weight == 0.0
     heavy = step.masses > (LEAST_MASS if is_hard else LEAST_SHARE * rows.weight)
+    rate = 1.0 if is_hard else settings.learning_rate
     masses, moved = masses + step.masses, centers.copy()
-    rates = (1.0 if is_hard else learning_rate) * step.masses[heavy] / masses[heavy]
+    rates = rate * step.masses[heavy] / masses[heavy]
     moved[heavy] += rates[:, np.newaxis] * (step.means(heavy) - centers[heavy])
     return moved, masses
 
 
-def settle(rows, centers, sigma, *, n_swaps, **options):
+def settle(rows, centers, sigma, settings, n_swaps):
     """Fit the centres to all rows of a young stream, at one temperature, with swaps.
 
     Parameters
     ----------
-    rows : Rows
-        All rows so far, measured.
-    centers, sigma
-        As in `absorb`.
+    rows, centers, sigma, settings
+        As in `absorb`, with all rows so far.
     n_swaps : float
         Most swaps to try.
-    **options
-        As in `annealing.cool`.
 
     Returns
     -------
@@ -186,26 +181,24 @@ def settle(rows, centers, sigma, *, n_swaps, **options):
     masses : ndarray of shape (n_clusters,)
         Their shares of the rows.
     """
-    from .._engine.steps import EStep
     from .annealing import cool
     from .refinement import refine
 
-    options |= {"verbose": False, "store_path": False, "task": None}
-    run = cool(rows, centers, np.array([sigma]), **options)
+    run = cool(rows, centers, np.array([sigma]), settings)
     if run.settled:
-        run = refine(rows, run, n_swaps, **options)
-    return run.centers, EStep(rows, options["alpha"])(run.centers, run.sigma).masses
-
-
-def _kept(X, _, weights, w_exponent, copy=False):
-    """A batch as it is kept, with weights in the units of the data."""
-    weights = np.ones(X.shape[0]) if weights is None else np.ldexp(weights, w_exponent)
-    return X.copy() if copy else X, weights
+        run = refine(rows, run, n_swaps, settings, random_state=None)
+    return run.centers, rows.e_step(settings.alpha)(run.centers, run.sigma).masses
 
 
 def _together(batches):
-    """Batches that are kept, as one: X, the sum of its squares, weights, their unit."""
-    some, weights = zip(*batches, strict=True)
+    """Batches that are kept, as one."""
+    some = [batch.X for batch in batches]
     is_sparse = any(sparse.issparse(X) for X in some)
     X = sparse.vstack(some, format="csr") if is_sparse else np.concatenate(some)
-    return X, check_finite(X, "X"), *check_weights(np.concatenate(weights), X)
+    if all(batch.weights is None for batch in batches):
+        return Batch(X, sum_of_squares(X))
+    weights = [
+        np.ones(batch.X.shape[0]) if batch.weights is None else batch.weights
+        for batch in batches
+    ]
+    return Batch(X, sum_of_squares(X), np.concatenate(weights))

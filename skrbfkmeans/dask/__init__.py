@@ -19,18 +19,17 @@ from functools import partial
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import _fit_context
-from sklearn.utils import check_random_state
-from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import (
-    _check_feature_names,
-    _check_n_features,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 
-from .._checks import scaled, unscaled_inertia
+from .._checks import check_init
 from .._rbfkmeans import RBFKMeans as LocalRBFKMeans
 from .._rbfkmeans import as_it_was_on_error
+from .._sklearn import (
+    check_feature_names,
+    check_n_features,
+    fit_context,
+    get_output_config,
+)
 from . import _chunks
 from ._carriers import OwnScheduler, Workers, without_a_thread
 
@@ -152,7 +151,7 @@ class RBFKMeans(LocalRBFKMeans):
         )
         self.client = client
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
         """Find the centres.
 
@@ -185,11 +184,11 @@ class RBFKMeans(LocalRBFKMeans):
             return super().fit(X, y, sample_weight)
         with as_it_was_on_error(self), self._waiting():
             rows = self._gather_rows(X, sample_weight, reset=True)
-            self._check_parameters(rows)
-            init = self._check_init(self.init, rows)
-            rows.choose_units(*([init] if isinstance(init, np.ndarray) else []))
+            self._check_parameters(rows.n_rows)
+            init = self._check_init(rows)
+            rows.choose_units(*self._given_centers(init))
             task = self._begin_task(init, X, y, sample_weight)
-            self._fit(X, rows, rows.units.x_exponent, rows.units.w_exponent, init, task)
+            self._fit(X, rows, init, task)
             if task is not None:
                 task.end()
             return self
@@ -309,7 +308,7 @@ class RBFKMeans(LocalRBFKMeans):
     def _transform(self, X):
         if not dask.is_dask_collection(X):
             return super()._transform(X)
-        if _get_output_config("transform", self)["dense"] != "default":
+        if get_output_config("transform", self)["dense"] != "default":
             raise ValueError(
                 "set_output is not for Dask collections: it would compute them. Use "
                 'set_output(transform="default").'
@@ -352,9 +351,9 @@ class RBFKMeans(LocalRBFKMeans):
             if rows.n_rows == 0:
                 raise ValueError("X has no rows.")
             rows.choose_units()
-            centers = scaled(centers, rows.units.x_exponent)
+            centers = rows.units.into(centers)
             _, inertia, _ = rows.assess(centers, want_labels=False)
-        return -unscaled_inertia(inertia, rows.units.x_exponent, rows.units.w_exponent)
+        return -rows.units.inertia_back(inertia)
 
     def to_local(self):
         """The plain estimator, with the same parameters and what has been fitted.
@@ -406,8 +405,8 @@ class RBFKMeans(LocalRBFKMeans):
             )
         else:
             like = np.broadcast_to(np.zeros(1), (1, X.shape[1]))
-        _check_feature_names(self, like, reset=reset)
-        _check_n_features(self, like, reset=reset)
+        check_feature_names(self, like, reset=reset)
+        check_n_features(self, like, reset=reset)
 
     def _find_client(self):
         """The client whose workers do the work; None for Dask's own scheduler."""
@@ -454,44 +453,11 @@ class RBFKMeans(LocalRBFKMeans):
         ]
         return concatenate(blocks, allow_unknown_chunksizes=True)
 
-    # --- starts and swaps ---
-
-    def _check_init(self, init, X):
-        if dask.is_dask_collection(init):
-            init = self._compute(init)[0]
-        return super()._check_init(init, X)
-
-    def _start(self, init, X, rows, x_exponent, random_state):
-        if not (isinstance(init, str) and isinstance(rows, _chunks.ChunkedRows)):
-            return super()._start(init, X, rows, x_exponent, random_state)
-        with rows.sample(self.n_clusters, random_state) as sample:
-            return super()._start(init, X, sample, x_exponent, random_state)
-
-    def _refine(self, rows, run, n_swaps, *, verbose, store_path, task, **options):
-        """The run after swaps that were tried on some of the rows."""
-        from .._run.annealing import cool
-        from .._run.refinement import go_on
-
-        if not isinstance(rows, _chunks.ChunkedRows):
-            options |= {"verbose": verbose, "store_path": store_path, "task": task}
-            return super()._refine(rows, run, n_swaps, **options)
-        n_left = options["max_iter"] - len(run.history["sigma"])
-        if n_left <= 0:
-            return run
-        trial = {**options, "store_path": False, "task": None}
-        random_state = check_random_state(self.random_state)
-        with rows.sample(self.n_clusters, random_state) as sample:
-            sample.measure()
-            few = cool(sample, run.centers, np.array([run.sigma]), **trial)
-            if not few.settled:
-                return run
-            few = super()._refine(sample, few, n_swaps, verbose=verbose, **trial)
-        run.history["swaps_tried"][-1] += sum(few.history["swaps_tried"])
-        n_kept = sum(few.history["swaps_kept"])
-        if n_kept == 0:
-            return run
-        options |= {"max_iter": n_left, "store_path": store_path, "task": task}
-        return go_on(rows, run, few.centers, n_kept, verbose=verbose, **options)
+    def _check_init(self, X):
+        if not dask.is_dask_collection(self.init):
+            return super()._check_init(X)
+        init = self._compute(self.init)[0]
+        return check_init(init, self.n_clusters, X.shape[1], X.dtype)
 
     # --- copies ---
 

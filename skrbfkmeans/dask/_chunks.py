@@ -1,6 +1,6 @@
 """Rows in chunks that may be anywhere: what each is asked, and how answers add up.
 
-`ChunkedRows` offers a run the passes of `_engine.rows.Rows`. Each pass calls one
+`ChunkedRows` offers a run the passes of `_engine.passes`. Each pass calls one
 function of this module for every chunk, where that is, and adds up what comes back:
 centres go out, and sums of a size that does not depend on the number of rows return.
 Who carries the calls is not known here, so that nothing here depends on Dask.
@@ -13,22 +13,16 @@ import itertools
 import math
 from collections import namedtuple
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from operator import xor
 
 import numpy as np
 from scipy import sparse
 
-from .._checks import (
-    canonical,
-    check_each_weight,
-    in_units,
-    magnitude,
-    rows_in_safe_units,
-    safe_units,
-    scaled,
-    weight_exponent,
-)
+from .._checks import canonical, check_batch, check_some_weight
+from .._engine.passes import Measures, Passes
+from .._engine.threads import Threads
+from .._engine.units import Batch, choose_units
 
 # numba comes with the first pass, not with the module.
 
@@ -38,9 +32,6 @@ SAMPLED_ROWS, LEAST_SAMPLED, SAMPLED_NUMBERS = 1000, 20_000, 2**24
 
 # What one look at a chunk tells.
 Facts = namedtuple("Facts", "n_rows squares dtype n_stored largest_weight")
-
-# The precision of results, that of the passes, and the exponents of their units.
-Units = namedtuple("Units", "dtype precision x_exponent w_exponent")
 
 # Which step of which run.
 Turn = namedtuple("Turn", "run step")
@@ -52,12 +43,8 @@ class Chunk:
 
     Attributes
     ----------
-    X : ndarray or CSR matrix of shape (n_samples, n_features)
-        The rows, float32 or float64.
-    squares : float
-        The sum of their squares.
-    weights : ndarray of shape (n_samples,) or None
-        Their weights.
+    batch : Batch
+        The rows and their weights.
     number : int
         Which of all chunks it is.
     memory : tuple of Turn and EStep, or None
@@ -65,9 +52,7 @@ class Chunk:
         travel, and do not go to the disk: they cost but one full pass.
     """
 
-    X: np.ndarray
-    squares: float
-    weights: np.ndarray | None
+    batch: Batch
     number: int
     memory: tuple | None = None
 
@@ -75,19 +60,19 @@ class Chunk:
         return {**vars(self), "memory": None}
 
     def __sizeof__(self):
-        X = self.X
+        X = self.batch.X
         arrays = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
         bounds = 40 * X.shape[0]  # those to come among them
         return object.__sizeof__(self) + sum(a.nbytes for a in arrays) + bounds
 
-    def rows(self, units):
+    @property
+    def n_rows(self):
+        """Number of rows."""
+        return self.batch.X.shape[0]
+
+    def rows(self, units, **options):
         """Passes over the rows by this thread alone."""
-        weights = self.weights
-        if weights is not None:
-            weights = scaled(weights, units.w_exponent)
-        rows = in_units(self.X, weights, units.precision, units.x_exponent)
-        rows.dtype, rows.n_threads, rows.max_strips = units.dtype, 1, 1
-        return rows
+        return self.batch.rows(units, threads=Threads(1), n_strips=1, **options)
 
 
 # --- what a chunk is asked ---------------------------------------------------
@@ -121,38 +106,33 @@ def check(estimator, number, X, sample_weight):
             )
         weights = None if sample_weight is None else np.empty(0)
         dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
-        return Chunk(np.empty((0, X.shape[1]), dtype), 0.0, weights, number)
-    X, squares = estimator._check_rows(X, reset=False)
-    weights = None
-    if sample_weight is not None:
-        weights = check_each_weight(sample_weight, X)
-    return Chunk(canonical(X), squares, weights, number)
+        return Chunk(Batch(np.empty((0, X.shape[1]), dtype), 0.0, weights), number)
+    return Chunk(check_batch(X, sample_weight, estimator, may_vanish=True), number)
 
 
 def tell_facts(chunk):
     """What decides about units, sizes and samples."""
-    X, weights = chunk.X, chunk.weights
+    X, squares = chunk.batch.X, chunk.batch.squares
     n_stored = X.nnz if sparse.issparse(X) else X.size
-    largest = 1.0 if weights is None else float(weights.max(initial=0.0))
-    return Facts(X.shape[0], float(chunk.squares), X.dtype, n_stored, largest)
+    largest = chunk.batch.largest_weight
+    return Facts(X.shape[0], float(squares), X.dtype, n_stored, largest)
 
 
 def tell_magnitude(chunk):
     """Sum of the squares in float64, and the largest magnitude."""
-    return magnitude(chunk.X)
+    return chunk.batch.magnitude()
 
 
 def measure(chunk, units):
-    """Weight, mean, variances and box of the rows, or None if they have no weight."""
+    """Weight and measures of the rows, or None if they have no weight."""
     with chunk.rows(units) as rows:
         if rows.n_rows == 0 or rows.weight == 0.0:
             return None
-        variances = rows.measure()
-        return rows.weight, rows.mean, variances, rows.box
+        return rows.weight, rows.measures
 
 
 def scatter(chunk, units, mean, V):
-    """As `Rows.scatter`."""
+    """As `Passes.scatter`."""
     with chunk.rows(units) as rows:
         return rows.scatter(mean, V)
 
@@ -168,13 +148,12 @@ def share(chunk, units, turn, alpha, box, centers, sigma):
     with chunk.rows(units) as rows:
         if rows.n_rows == 0 or rows.weight == 0.0:
             return None, 0
-        rows.box = box
         memory, chunk.memory = chunk.memory, None
         if memory is not None and memory[0] == (turn.run, turn.step - 1):
             e_step = memory[1]
             e_step.rows = rows
         else:
-            e_step = EStep(rows, alpha)
+            e_step = EStep(rows, alpha, box=box)
         moments = e_step(centers, sigma)
         e_step.rows = None
         chunk.memory = turn, e_step
@@ -196,24 +175,21 @@ def assess(chunk, units, centers, want_labels):
 
     In units that suit the chunk, so that nothing depends on other chunks.
     """
-    k = len(centers)
-    if chunk.X.shape[0] == 0:
-        return np.empty(0, dtype=np.int32), 0.0, np.zeros(k)
-    weights = chunk.weights
-    if weights is not None:
-        weights = scaled(weights, units.w_exponent)
-    centers = scaled(centers, -units.x_exponent)
-    rows, exponent = rows_in_safe_units(chunk.X, chunk.squares, weights, centers)
-    rows.n_threads = 1
-    with rows:
-        labels, inertia, masses = rows.assess(scaled(centers, exponent))
+    if chunk.n_rows == 0:
+        return np.empty(0, dtype=np.int32), 0.0, np.zeros(len(centers))
+    centers = units.back(centers)
+    own = chunk.batch.units(centers)
+    with chunk.rows(own) as rows:
+        labels, inertia, masses = rows.assess(own.into(centers))
+    exponent, w_exponent = own.exponent - units.exponent, own.w_exponent
     with np.errstate(over="ignore"):
-        inertia = float(np.ldexp(inertia, 2 * (exponent - units.x_exponent)))
+        inertia = float(np.ldexp(inertia, 2 * exponent + w_exponent - units.w_exponent))
+        masses = np.ldexp(masses, w_exponent - units.w_exponent)
     return labels if want_labels else None, inertia, masses
 
 
 def find_distinct(chunk, units, enough):
-    """As `Rows.distinct`."""
+    """As `Passes.distinct`."""
     return chunk.rows(units).distinct(enough)
 
 
@@ -244,7 +220,7 @@ def draw(chunk, units, bounds, draws, by_weight):
         Their weights, if the rows have any; how often each was drawn, if by weight.
     """
     rows = chunk.rows(units)
-    weights = None if chunk.weights is None else rows.stored_weights
+    weights = None if rows.is_unweighted else rows.stored_weights
     if draws is None:
         return rows.X, weights
     start, stop = bounds[chunk.number : chunk.number + 2]
@@ -288,7 +264,7 @@ def add(some):
 # --- all rows together -------------------------------------------------------
 
 
-class ChunkedRows:
+class ChunkedRows(Passes):
     """The rows of many chunks, for all passes that one call makes over them.
 
     Parameters
@@ -301,41 +277,40 @@ class ChunkedRows:
         Number of features.
     is_weighted : bool
         Whether the chunks have weights.
-
-    Attributes
-    ----------
-    shape : tuple of int
-        Number of rows and features.
-    dtype : dtype
-        The precision in which results are wanted.
-    units : Units
-        The units of all passes, once chosen.
     """
 
     def __init__(self, carrier, n_features, is_weighted):
-        self._carrier, self.n_features = carrier, n_features
+        self._carrier = carrier
         self.is_unweighted = not is_weighted
         facts = carrier.map(tell_facts)
         self.counts = np.array([fact.n_rows for fact in facts], dtype=np.int64)
-        self.n_rows = int(self.counts.sum())
-        self.shape = self.n_rows, n_features
+        self.shape = int(self.counts.sum()), n_features
         self._n_stored = sum(fact.n_stored for fact in facts)
         filled = [fact for fact in facts if fact.n_rows > 0]
         self.dtype = np.result_type(np.float32, *(fact.dtype for fact in filled))
         self._squares = sum(fact.squares for fact in filled)
         self._largest_weight = max((fact.largest_weight for fact in filled), default=0)
         self._runs = itertools.count()
+        self.units = None
 
     def choose_units(self, *more):
         """Choose units in which no square gets lost, those of `more` included."""
-        dtype, exponent = safe_units(self.dtype, self._squares, more, self._magnitude)
-        w_exponent = 0 if self.is_unweighted else weight_exponent(self._largest_weight)
-        self.units = Units(self.dtype, dtype, exponent, w_exponent)
+        if not self.is_unweighted:
+            check_some_weight(self._largest_weight)
+        self.units = choose_units(
+            self.dtype, self._squares, self._largest_weight, self._magnitude, *more
+        )
 
     def _magnitude(self):
         squares, largest = zip(*self._carrier.map(tell_magnitude), strict=True)
         with np.errstate(over="ignore"):
             return float(np.sum(squares)), max(largest)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        """Nothing is left: each chunk has ended its own passes."""
 
     def map(self, function, *args):
         """Call a function of each chunk; a list of what it returns."""
@@ -345,38 +320,42 @@ class ChunkedRows:
         """Call a function of each chunk, and add up what it returns."""
         return self._carrier.sum(add, function, self.units, *args)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        pass
-
     # --- the passes of a run ---
 
-    def measure(self):
-        """Measure the mean, the range and the variance of each feature."""
+    @cached_property
+    def _measured(self):
+        """Total weight, and the measures of the features."""
         parts = [part for part in self.map(measure) if part is not None]
-        weights, means, variances, boxes = map(list, zip(*parts, strict=True))
-        self.weight = math.fsum(weights)
-        shares = np.array(weights)[:, np.newaxis] / self.weight
+        weights, measures = zip(*parts, strict=True)
+        weight = math.fsum(weights)
+        shares = np.array(weights)[:, np.newaxis] / weight
+        means, variances, lows, highs = map(list, zip(*measures, strict=True))
         means, variances = np.array(means), np.array(variances)
-        self.mean = means[0] + (shares * (means - means[0])).sum(axis=0)
-        self.box = (
-            reduce(np.minimum, [low for low, _ in boxes]),
-            reduce(np.maximum, [high for _, high in boxes]),
-        )
-        return (shares * (variances + (means - self.mean) ** 2)).sum(axis=0)
+        mean = means[0] + (shares * (means - means[0])).sum(axis=0)
+        variances = (shares * (variances + (means - mean) ** 2)).sum(axis=0)
+        low, high = reduce(np.minimum, lows), reduce(np.maximum, highs)
+        return weight, Measures(mean, variances, low, high)
+
+    @property
+    def weight(self):
+        """Total weight."""
+        return self._measured[0]
+
+    @property
+    def measures(self):
+        """Mean, variance and range of each feature."""
+        return self._measured[1]
 
     def scatter(self, mean, V=None):
-        """As `Rows.scatter`."""
+        """As `Passes.scatter`."""
         return self.sum(add, scatter, mean, V)
 
     def e_step(self, alpha):
-        """The E-steps of one run."""
+        """As `Passes.e_step`."""
         return ChunkedEStep(self, next(self._runs), float(alpha))
 
     def assess(self, centers, labels=None, want_labels=True):
-        """As `Rows.assess`."""
+        """As `Passes.assess`."""
         labels, inertias, masses = zip(
             *self.map(assess, centers, want_labels), strict=True
         )
@@ -384,7 +363,7 @@ class ChunkedRows:
         return labels, math.fsum(inertias), add(masses)
 
     def distinct(self, enough):
-        """As `Rows.distinct`."""
+        """As `Passes.distinct`."""
         return set().union(*self.map(find_distinct, enough))
 
     def sample(self, n_clusters, random_state):
@@ -428,7 +407,7 @@ class ChunkedRows:
         else:
             X = np.concatenate(parts)
         weights = None if self.is_unweighted else np.concatenate(weights)
-        return Rows(X, weights, self.dtype)
+        return Rows(X, weights, self.dtype, units=self.units)
 
 
 class ChunkedEStep:

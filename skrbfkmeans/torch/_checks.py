@@ -2,8 +2,6 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
-from numbers import Integral, Real
-
 import torch
 
 # --- kinds of numbers --------------------------------------------------------
@@ -74,14 +72,3 @@ def check_alphas(alpha, z, dim):
             f"shape {tuple(z.shape)} with size 1 along dim {dim}."
         )
     return alpha.to(working_dtype(z.dtype)).movedim(dim, -1)
-
-
-def check_count(value, name):
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
-    return int(value)
-
-
-def check_learning_rate(value):
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0.0 < value < 2.0:
-        raise ValueError(f"learning_rate must be between 0 and 2; got {value!r}.")

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from ..entmax import check_alpha
+from .._checks import check_alpha
 from ._checks import check_alphas, check_floating, output_dtype, working_dtype
 
 # Newton's method ends long before.

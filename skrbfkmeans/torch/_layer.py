@@ -7,19 +7,26 @@ from numbers import Real
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
-from .._checks import check_weights
+from .._checks import (
+    check_alpha,
+    check_batch,
+    check_count,
+    check_init,
+    check_learning_rate,
+    check_sigma,
+)
 from .._rbfkmeans import RBFKMeans
+from .._run.annealing import LEAST_MASS, LEAST_SHARE
+from .._run.starts import sigmas_of, starting_centers, unit_size
 from .._run.streaming import Stream
-from ..energy import check_sigma
-from ..entmax import check_alpha
-from ..schedules import Constant, Schedule
+from ..schedules import Schedule
 from ._checks import (
     as_array,
-    check_count,
     check_device,
     check_floating,
-    check_learning_rate,
     draw_seed,
     kind,
     output_dtype,
@@ -143,14 +150,14 @@ class RBFKMeansLayer(torch.nn.Module):
         self.centers = torch.nn.Parameter(centers)
         device = _with_float64(centers.device)
         number = {"device": device, "dtype": torch.float64}
-        unit_size = 1.0
+        size = 1.0
         if self.schedule is None:
             sigma = check_sigma(sigma)
         else:
-            unit_size = 1.0 if self.schedule.unit == "absolute" else math.nan
-            sigma = self._temperatures(unit_size)[0]
+            size = 1.0 if self.schedule.unit == "absolute" else math.nan
+            sigma = sigmas_of(self.schedule, size)[0]
         self.register_buffer("sigma", torch.tensor(sigma, **number))
-        self.register_buffer("unit_size", torch.tensor(unit_size, **number))
+        self.register_buffer("unit_size", torch.tensor(size, **number))
         self.register_buffer("position", torch.tensor(0, device=centers.device))
 
     # --- the model ---
@@ -322,9 +329,15 @@ class RBFKMeansLayer(torch.nn.Module):
             )
         if random_state is None or isinstance(random_state, torch.Generator):
             random_state = draw_seed(random_state)
-        stream = self._begin(x, weight, "k-means++", random_state)
-        self.centers.copy_(torch.from_numpy(stream.centers))
-        return self._measured(stream)
+        batch = self._as_batch(x, weight)
+        with batch.rows(batch.units()) as rows:
+            centers = starting_centers(
+                "k-means++", rows, batch.X, self.n_clusters,
+                check_random_state(random_state),
+            )  # fmt: skip
+            self._measure(rows, centers)
+        self.centers.copy_(torch.from_numpy(rows.units.back(centers)))
+        return self._set_position(0)
 
     @torch.no_grad()
     def measure_(self, x, weight=None):
@@ -358,9 +371,11 @@ class RBFKMeansLayer(torch.nn.Module):
         self._check_x(x, finite=True)
         if x.numel() == 0:
             raise ValueError("x has no rows.")
-        position = int(self.position)
-        stream = self._begin(x, weight, self._finite_centers(), 0)
-        return self._measured(stream, position)
+        batch = self._as_batch(x, weight)
+        centers = check_init(self._finite_centers(), *self.centers.shape, batch.X.dtype)
+        with batch.rows(batch.units(centers)) as rows:
+            self._measure(rows, rows.units.into(centers.astype(np.float64)))
+        return self._set_position(int(self.position))
 
     @torch.no_grad()
     def em_step_(self, x, weight=None, learning_rate=1.0):
@@ -398,8 +413,6 @@ class RBFKMeansLayer(torch.nn.Module):
         RuntimeError
             If the unit of the schedule has not been measured.
         """
-        from .._run.annealing import LEAST_MASS, LEAST_SHARE
-
         self._check_x(x, finite=True)
         check_learning_rate(learning_rate)
         weight = self._check_weight(weight, x, may_vanish=True)
@@ -473,7 +486,7 @@ class RBFKMeansLayer(torch.nn.Module):
             raise ValueError(f"progress must be between 0 and 1; got {progress!r}.")
         if self.schedule is None:
             return self
-        n_temperatures = len(self._temperatures(1.0))
+        n_temperatures = len(sigmas_of(self.schedule, 1.0))
         return self._set_position(int(progress * n_temperatures + 1e-9))
 
     # --- to and from the estimator ---
@@ -512,8 +525,6 @@ class RBFKMeansLayer(torch.nn.Module):
         >>> bool((layer.predict(x).numpy() == model.predict(x)).all())
         True
         """
-        from sklearn.utils.validation import check_is_fitted
-
         if not isinstance(model, RBFKMeans):
             raise TypeError(
                 f"model must be an RBFKMeans; it is a {type(model).__name__}."
@@ -612,39 +623,26 @@ class RBFKMeansLayer(torch.nn.Module):
             )
         return sigma
 
-    def _temperatures(self, unit_size):
-        """Temperatures of the schedule, the limit at its end included."""
-        sigmas = self.schedule.sigmas(unit_size)
-        return np.append(sigmas, 0.0) if self.schedule.harden else sigmas
-
     def _set_position(self, position):
         if self.schedule is None:
             return self
-        sigmas = self._temperatures(float(self.unit_size))
+        sigmas = sigmas_of(self.schedule, float(self.unit_size))
         position = min(position, len(sigmas) - 1)
         self.position.fill_(position)
         self.sigma.fill_(float(sigmas[position]))
         return self
 
-    def _begin(self, x, weight, init, random_state):
-        """What the estimator would start with on these rows."""
+    def _as_batch(self, x, weight):
+        """Rows and weights as the estimator would have them."""
         weight = self._check_weight(weight, x)
-        unit = "absolute" if self.schedule is None else self.schedule.unit
-        model = RBFKMeans(
-            self.n_clusters, alpha=self.alpha, init=init, random_state=random_state,
-            schedule=Constant(unit=unit), refine=None,
-        )  # fmt: skip
-        rows = as_array(x).reshape(-1, self.n_features)
         weights = None if weight is None else as_array(weight).reshape(-1)
-        rows, squares = model._check_rows(rows, reset=True)
-        weights, _ = check_weights(weights, rows)
-        return model._begin_stream(rows, squares, weights)
+        return check_batch(as_array(x).reshape(-1, self.n_features), weights)
 
-    def _measured(self, stream, position=0):
-        """The layer, with the unit that a stream of constant temperature has."""
+    def _measure(self, rows, centers):
+        """Measure the unit of the schedule, with centres in the units of the rows."""
         if self.schedule is not None:
-            self.unit_size.fill_(float(stream.sigmas[0]))
-        return self._set_position(position)
+            size = unit_size(self.schedule.unit, rows, centers, self.alpha)
+            self.unit_size.fill_(float(rows.units.back(size)))
 
     def _finite_centers(self):
         """A copy of the centres, as an array."""
