@@ -15,6 +15,11 @@ from sklearn.datasets import make_blobs
 
 import skrbfkmeans
 
+# So that an assertion in them tells the values it compared.
+pytest.register_assert_rewrite(
+    *(f"{name}_helpers" for name in ("dask", "estimator", "sparse", "torch"))
+)
+
 # Python 3.12 warns of every fork while there are threads; we mean to do it.
 WARNINGS = "error,ignore:This process:DeprecationWarning"
 
@@ -111,3 +116,33 @@ def peak_in_megabytes():
         return float(done.stdout)
 
     return measure
+
+
+@pytest.fixture
+def normal():
+    """Standard normal tensors of PyTorch, float64, with gradients."""
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        x = torch.randn(shape, generator=generator, dtype=torch.float64)
+        return x.requires_grad_()
+
+    return draw
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """PyTorch has one thread."""
+    torch = pytest.importorskip("torch")
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(n_threads)
+
+
+@pytest.fixture
+def own_scheduler():
+    """Dask's own scheduler, for tests that do not ask for workers."""
+    with pytest.importorskip("dask").config.set(scheduler="sync"):
+        yield

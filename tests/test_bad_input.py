@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from estimator_helpers import METHODS
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -25,7 +26,6 @@ from skrbfkmeans.schedules import (
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 ONES = np.ones(30)
-METHODS = ["predict", "predict_proba", "transform", "score"]
 
 
 def with_entry(value, dtype=np.float64):

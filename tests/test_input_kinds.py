@@ -11,8 +11,10 @@ import array
 import numpy as np
 import pandas as pd
 import pytest
+from estimator_helpers import FEATURES, METHODS, B, assert_split, clear_blobs
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans.energy import (
@@ -23,9 +25,6 @@ from skrbfkmeans.energy import (
 )
 
 pytestmark = pytest.mark.compiled
-
-METHODS = ["predict", "predict_proba", "transform", "score"]
-FEATURES = ["distance", "rbf", "responsibility"]
 
 
 def make_rows(d=3, seed=0):
@@ -310,3 +309,52 @@ def test_a_start_that_writes_into_its_rows_does_not_write_into_the_callers():
 
     make(init=start, n_init=1).fit(rows)
     assert_array_equal(rows, X)
+
+
+# --- D5, E1, E12 --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("writeable", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("factor", [1.0, 1e20])
+@pytest.mark.parametrize("d", [2, 20])
+def test_the_arrays_of_the_caller_are_never_written(writeable, dtype, factor, d):
+    X = (clear_blobs(d=d) * factor).astype(dtype)
+    weights, init = np.linspace(0.5, 2.0, 40), X[[0, -1]].copy()
+    copies = [part.copy() for part in (X, weights, init)]
+    for part in X, weights, init:
+        part.setflags(write=writeable)
+    model = make(n_clusters=2, init=init).fit(X, sample_weight=weights)
+    for method in METHODS:
+        getattr(model, method)(X)
+    model.score(X, sample_weight=weights)
+    for part, kept in zip((X, weights, init), copies, strict=True):
+        assert part.tobytes() == kept.tobytes()
+
+
+def test_memmapped_rows_are_fine_in_every_method(tmp_path):
+    np.save(tmp_path / "rows.npy", B)
+    X = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    model = make(n_clusters=2).fit(X)
+    assert_split(model.labels_)
+    for method in METHODS:
+        assert_array_equal(getattr(model, method)(X), getattr(model, method)(B))
+
+
+def test_zero_strides_and_transposed_views_are_fine():
+    row = np.array([1.0, 2.0])
+    with pytest.warns(ConvergenceWarning):
+        model = make(n_clusters=2).fit(np.broadcast_to(row, (10, 2)))
+    assert_array_equal(model.cluster_centers_, [row, row])
+    transposed = make(n_clusters=2).fit(np.ascontiguousarray(B.T).T)
+    assert_array_equal(
+        transposed.cluster_centers_, make(n_clusters=2).fit(B).cluster_centers_
+    )
+
+
+def test_missing_values_of_nullable_columns_are_told():
+    frame = pd.DataFrame(B).convert_dtypes()
+    assert_split(make(n_clusters=2).fit(frame).labels_)
+    frame.iloc[3, 1] = pd.NA
+    with pytest.raises(ValueError, match=r"NaN|missing"):
+        make(n_clusters=2).fit(frame)

@@ -18,6 +18,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
+from estimator_helpers import METHODS
 
 import skrbfkmeans
 from skrbfkmeans import RBFKMeans
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.compiled
 
 SOURCE = Path(skrbfkmeans.__file__).parent
 X = np.random.default_rng(0).normal(size=(300, 3))
-METHODS = ["predict", "predict_proba", "transform", "score"]
+
 ARRAYS = ["cluster_centers_", "labels_"]
 
 # Compiling all kernels takes this long on a slow machine.

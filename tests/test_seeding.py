@@ -1,5 +1,7 @@
 """Greedy k-means++: the draws of scikit-learn, and the distances behind them."""
 
+# SPDX-License-Identifier: BSD-3-Clause
+
 import naive
 import numpy as np
 import pytest

@@ -1,5 +1,7 @@
 """Rows left alone because their share is proved: no answer may change by it."""
 
+# SPDX-License-Identifier: BSD-3-Clause
+
 import numpy as np
 import pytest
 from scipy import sparse

@@ -1,0 +1,240 @@
+"""What Dask's chunks keep and send: samples, moments, starts and swaps."""
+
+# SPDX-License-Identifier: BSD-3-Clause
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+
+from skrbfkmeans import RBFKMeans as LocalRBFKMeans
+from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.steps import EStep, Moments
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+from dask_helpers import START, WEIGHTS, X, assert_same, fits  # noqa: E402
+
+from skrbfkmeans.dask import RBFKMeans, _carriers, _chunks  # noqa: E402
+
+pytestmark = [pytest.mark.compiled, pytest.mark.usefixtures("own_scheduler")]
+
+
+# --- starts and swaps ---------------------------------------------------------
+
+
+def test_few_rows_are_all_in_the_sample():
+    plain = LocalRBFKMeans(12, random_state=0).fit(X)
+    blocks = da.from_array(X, chunks=(700, 4))
+    assert_same(plain, RBFKMeans(12, random_state=0).fit(blocks))
+    plain = LocalRBFKMeans(12, init="random", n_init=3, refine=None, random_state=1)
+    chunked = RBFKMeans(12, init="random", n_init=3, refine=None, random_state=1)
+    assert_same(plain.fit(X), chunked.fit(blocks))
+
+
+def test_swaps_on_some_rows_help_all(monkeypatch):
+    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 600)
+    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 20)
+    rows = make_blobs(6000, 2, centers=40, cluster_std=0.2, random_state=3)[0]
+    blocks = da.from_array(rows, chunks=(999, 2))
+    without = RBFKMeans(40, refine=None, random_state=0).fit(blocks)
+    model = RBFKMeans(40, random_state=0).fit(blocks)
+    best = LocalRBFKMeans(40, random_state=0).fit(rows).inertia_
+    assert without.inertia_ > 1.1 * best
+    assert model.inertia_ < 1.01 * best
+    assert model.hardened_
+    assert model.history_["swaps_kept"].sum() > 0
+    assert model.n_iter_ == len(model.history_["sigma"])
+
+
+def test_swaps_that_do_not_help_all_are_not_kept(monkeypatch):
+    def spoil(rows, run, centers, n_kept, **options):
+        return go_on(rows, run, centers + 50.0, n_kept, **{**options, "max_iter": 1})
+
+    from skrbfkmeans._run import refinement
+
+    go_on = refinement.go_on
+    blocks = da.from_array(X, chunks=(700, 4))
+    options = {"init": START, "random_state": 0}
+    without = RBFKMeans(12, **options).fit(blocks)
+    monkeypatch.setattr(refinement, "go_on", spoil)
+    model = RBFKMeans(12, refine=20, **options).fit(blocks)
+    assert model.inertia_ == without.inertia_
+    assert model.history_["swaps_kept"].sum() == 0
+
+
+def gathered(rows, weights=None, chunks=700):
+    model = RBFKMeans(12)
+    blocks = da.from_array(rows, chunks=(chunks, rows.shape[1]))
+    rows = model._gather_rows(blocks, weights, reset=True)
+    rows.choose_units()
+    return rows
+
+
+def test_chunks_measure_what_all_rows_measure():
+    ordered = X[np.argsort(X[:, 0])] + 1e4  # means that differ from chunk to chunk
+    for weights in None, WEIGHTS:
+        chunked = gathered(ordered, weights)
+        variances = chunked.measure()
+        with Rows(ordered, weights) as rows:
+            np.testing.assert_allclose(variances, rows.measure(), rtol=1e-9)
+            np.testing.assert_allclose(chunked.mean, rows.mean, rtol=1e-13)
+            np.testing.assert_array_equal(chunked.box, rows.box)
+            assert chunked.weight == pytest.approx(rows.weight)
+            scatter = chunked.scatter(chunked.mean)
+            np.testing.assert_allclose(scatter, rows.scatter(rows.mean), atol=1e-6)
+
+
+def test_a_sample_has_one_row_of_each_part_whatever_the_chunks(monkeypatch):
+    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 100)
+    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
+    numbers = np.arange(3000.0)[:, np.newaxis]
+    samples = [
+        gathered(numbers, chunks=chunks).sample(12, np.random.RandomState(0))
+        for chunks in (3000, 700, 13)
+    ]
+    for sample in samples:
+        np.testing.assert_array_equal(sample.X, samples[0].X)
+        assert sample.is_unweighted
+    np.testing.assert_array_equal(samples[0].X[:, 0] // 25, np.arange(120))
+
+
+def test_rows_are_drawn_by_their_weights(monkeypatch):
+    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 200)
+    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
+    numbers, weights = np.arange(3000.0)[:, np.newaxis], np.ones(3000)
+    weights[:1500], weights[2000] = 0.0, 1500.0
+    sample = gathered(numbers, weights).sample(12, np.random.RandomState(0))
+    drawn = sample.X[:, 0]
+    assert len(np.unique(drawn)) == len(drawn)
+    assert sample.weights.sum() == 200.0
+    assert drawn.min() >= 1500.0
+    assert abs(sample.weights[drawn == 2000.0] - 100) <= 1
+
+
+def test_a_sample_has_enough_rows_even_if_one_weighs_all(monkeypatch):
+    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 100)
+    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
+    weights = np.full(len(X), 1e-9)
+    weights[7] = 1.0
+    for init in "random", "k-means++":
+        model = RBFKMeans(12, init=init, random_state=0)
+        model.fit(da.from_array(X, chunks=(700, 4)), sample_weight=weights)
+        assert len(np.unique(model.labels_)) == 12
+
+
+@pytest.mark.parametrize("where", [0, 2, 5])
+def test_empty_chunks_take_no_weights_away(where):
+    blocks = [da.from_array(X[i : i + 600], 600) for i in range(0, 3000, 600)]
+    weights = [da.from_array(WEIGHTS[i : i + 600], 600) for i in range(0, 3000, 600)]
+    none = da.ones(5, chunks=5)
+    none = none[none < 0.0]
+    blocks.insert(where, none[:, np.newaxis] * np.zeros((1, 4)))
+    weights.insert(where, none)
+    plain = LocalRBFKMeans(12, random_state=0).fit(X, sample_weight=WEIGHTS)
+    chunked = RBFKMeans(12, random_state=0).fit(
+        da.concatenate(blocks, allow_unknown_chunksizes=True),
+        sample_weight=da.concatenate(weights, allow_unknown_chunksizes=True),
+    )
+    assert_same(plain, chunked)
+
+
+def test_the_callable_is_given_the_collection():
+    def first(X, n_clusters, random_state):
+        assert isinstance(X, da.Array)
+        return X[:n_clusters]
+
+    blocks = da.from_array(X, chunks=(700, 4))
+    chunked = RBFKMeans(12, init=first, n_init=1, refine=None).fit(blocks)
+    assert_same(LocalRBFKMeans(12, init=START).fit(X), chunked)
+
+
+# --- what stays with the chunks -----------------------------------------------
+
+
+def test_moments_add_up_about_any_origins(rng):
+    k, d = 3, 2
+    centers, rows = X[:k, :d], X[:, :d]
+    whole = Rows(rows)
+    parts = [Rows(rows[:100]), Rows(rows[100:])]
+    with whole, parts[0], parts[1]:
+        whole.measure()
+        expected = EStep(whole, 1.5)(centers, 2.0)
+        moments = []
+        for part in parts:
+            part.box = whole.box
+            moments.append(EStep(part, 1.5)(centers, 2.0))
+    moved = moments[1]
+    moved = Moments(moved.origins + 5.0, moved.sums - 5.0 * moved.masses[:, None],
+                    moved.masses, moved.totals)  # fmt: skip
+    added, mark = _chunks.add_shares([(None, 1), (moments[0], 2), (moved, 4)])
+    np.testing.assert_allclose(added.masses, expected.masses)
+    np.testing.assert_allclose(added.means(slice(None)), expected.means(slice(None)))
+    np.testing.assert_allclose(added.free_energy, expected.free_energy)
+    assert mark == 7
+    assert _chunks.add_shares([(None, 5)]) == (None, 5)
+
+
+def take_steps(rows, model, n=3, disturb=lambda chunk: None):
+    """Moments of n steps of k-means, with something done to the chunk in between."""
+    units = _chunks.Units(np.dtype(float), np.dtype(float), 0, 0)
+    chunk = _chunks.check(model, 0, rows, None)
+    box = rows.min(axis=0), rows.max(axis=0)
+    steps = []
+    for step in range(n):
+        turn = _chunks.Turn(0, step)
+        steps.append(_chunks.share(chunk, units, turn, 1.5, box, rows[:12], 0.0)[0])
+        chunk = disturb(chunk) or chunk
+    return steps
+
+
+def test_rows_whose_share_is_proved_are_left_alone_in_chunks_too():
+    rows = np.concatenate([X] * 10)
+    steps = take_steps(rows, LocalRBFKMeans(12).fit(X))
+    assert steps[0].n_picked == len(rows)
+    assert steps[1].n_picked < 0.1 * len(rows)
+    assert [step.n_changed for step in steps] == [len(rows), 0.0, 0.0]
+
+
+def turn_back(chunk):
+    chunk.memory = _chunks.Turn(0, 5), chunk.memory[1]
+
+
+@pytest.mark.parametrize(
+    "disturb", [lambda chunk: pickle.loads(pickle.dumps(chunk)), turn_back]
+)
+def test_a_chunk_that_has_travelled_or_missed_a_step_begins_anew(disturb):
+    steps = take_steps(X, LocalRBFKMeans(12).fit(X), disturb=disturb)
+    assert [step.n_picked for step in steps] == [len(X)] * 3
+    assert [step.n_changed for step in steps] == [len(X)] * 3
+
+
+def test_a_fit_settles_though_its_chunks_forget(monkeypatch):
+    def forget(chunk, *args):
+        chunk.memory = None
+        return share(chunk, *args)
+
+    share = _chunks.share
+    monkeypatch.setattr(_chunks, "share", forget)
+    assert_same(*fits((700, 4)))
+
+
+def test_answers_are_as_large_for_many_rows_as_for_few():
+    model = LocalRBFKMeans(12).fit(X)
+    sizes = [len(pickle.dumps(take_steps(X[:n], model)[-1])) for n in (200, 3000)]
+    assert sizes[0] == sizes[1] < 2000
+
+
+def test_chunks_in_memory_are_asked_together_and_every_thread_is_busy():
+    groups = _carriers._in_groups(list(range(10)), [100] * 10, 4, 1e9)
+    assert [i for group in groups for i in group] == list(range(10))
+    assert len(groups) == 4
+    assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, np.inf) == [[3, 5, 8]]
+
+
+def test_large_chunks_are_not_brought_into_memory_together():
+    assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, 50) == [[3], [5], [8]]
+    assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, 60) == [[3, 5, 8]]
