@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans._documentation import SITE
+from skrbfkmeans._sklearn import SITE
 from skrbfkmeans.dask import RBFKMeans as DaskRBFKMeans
 from skrbfkmeans.schedules import Constant, Cosine, Cyclic, Geometric, Linear
 

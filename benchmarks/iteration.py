@@ -49,7 +49,6 @@ def iterations(n, d, k, n_threads, repeats):
         )
 
     with threadpool_limits(1, user_api="blas"), Rows(X) as rows:
-        rows.measure()
         settled = centers
         for _ in range(3):
             settled = m_step(settled, EStep(rows, 1.5, labels)(settled, 0), 1.0, 0.0)

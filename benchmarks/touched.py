@@ -37,7 +37,6 @@ def shares(X, k, annealed):
     """Share of rows looked at, for each iteration."""
     found, centers = [], start_of(X, k)
     with Rows(X) as rows:
-        rows.measure()
         spread = np.sqrt(EStep(rows, 1.5)(centers, 0.0).free_energy / X.size)
         sigmas = [spread, spread / 2, spread / 4] if annealed else []
         e_step, n_changed = EStep(rows, 1.5), np.inf
@@ -54,7 +53,6 @@ def limits(X, k, repeats):
     """Milliseconds: first E-step, product in float64 and float32; last, bounds."""
     centers = start_of(X, k)
     with Rows(X) as rows:
-        rows.measure()
         product = np.zeros((len(X), k))
         product32 = product.astype(np.float32)
         X32, centers32 = X.astype(np.float32), centers.astype(np.float32)

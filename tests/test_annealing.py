@@ -314,7 +314,6 @@ def test_nothing_is_relocated_when_all_rows_lie_on_their_centres():
     X, centers = np.array([[0.0], [0.0], [1.0]]), np.array([[0.0], [1.0], [9.0]])
     labels = np.full(3, -1, dtype=np.int32)
     with Rows(X) as rows:
-        rows.measure()
         e_step = EStep(rows, 2.0, labels)
         step = e_step(centers, 0.0)
         masses = step.masses.copy()

@@ -11,6 +11,7 @@ from sklearn.datasets import make_blobs
 from skrbfkmeans import RBFKMeans as LocalRBFKMeans
 from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans._engine.steps import EStep, Moments
+from skrbfkmeans._engine.units import Units
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -78,14 +79,16 @@ def test_chunks_measure_what_all_rows_measure():
     ordered = X[np.argsort(X[:, 0])] + 1e4  # means that differ from chunk to chunk
     for weights in None, WEIGHTS:
         chunked = gathered(ordered, weights)
-        variances = chunked.measure()
+        variances = chunked.measures.variances
         with Rows(ordered, weights) as rows:
-            np.testing.assert_allclose(variances, rows.measure(), rtol=1e-9)
-            np.testing.assert_allclose(chunked.mean, rows.mean, rtol=1e-13)
+            np.testing.assert_allclose(variances, rows.measures.variances, rtol=1e-9)
+            mean = rows.measures.mean
+            np.testing.assert_allclose(chunked.measures.mean, mean, rtol=1e-13)
             np.testing.assert_array_equal(chunked.box, rows.box)
             assert chunked.weight == pytest.approx(rows.weight)
-            scatter = chunked.scatter(chunked.mean)
-            np.testing.assert_allclose(scatter, rows.scatter(rows.mean), atol=1e-6)
+            np.testing.assert_allclose(
+                chunked.scatter(mean), rows.scatter(mean), atol=1e-6
+            )
 
 
 def test_a_sample_has_one_row_of_each_part_whatever_the_chunks(monkeypatch):
@@ -161,12 +164,10 @@ def test_moments_add_up_about_any_origins(rng):
     whole = Rows(rows)
     parts = [Rows(rows[:100]), Rows(rows[100:])]
     with whole, parts[0], parts[1]:
-        whole.measure()
         expected = EStep(whole, 1.5)(centers, 2.0)
         moments = []
         for part in parts:
-            part.box = whole.box
-            moments.append(EStep(part, 1.5)(centers, 2.0))
+            moments.append(EStep(part, 1.5, box=whole.box)(centers, 2.0))
     moved = moments[1]
     moved = Moments(moved.origins + 5.0, moved.sums - 5.0 * moved.masses[:, None],
                     moved.masses, moved.totals)  # fmt: skip
@@ -180,7 +181,7 @@ def test_moments_add_up_about_any_origins(rng):
 
 def take_steps(rows, model, n=3, disturb=lambda chunk: None):
     """Moments of n steps of k-means, with something done to the chunk in between."""
-    units = _chunks.Units(np.dtype(float), np.dtype(float), 0, 0)
+    units = Units(np.dtype(float))
     chunk = _chunks.check(model, 0, rows, None)
     box = rows.min(axis=0), rows.max(axis=0)
     steps = []

@@ -127,7 +127,8 @@ def test_a_fit_needs_no_place_for_compiled_code(python, site, tmp_path):
 
 
 def test_a_pycache_that_is_a_file_is_no_obstacle(python, site, tmp_path):
-    (site / SOURCE.name / "__pycache__").touch()
+    for folder in {path.parent for path in (site / SOURCE.name).rglob("*.py")}:
+        (folder / "__pycache__").touch()
     nowhere = tmp_path / "file" / "below"
     nowhere.parent.touch()
     environment = dict.fromkeys(["HOME", "XDG_CACHE_HOME"], nowhere)

@@ -231,7 +231,7 @@ def test_thirty_fits_with_a_seed_find_the_same_bits():
 
 
 def test_an_error_in_a_helper_stops_the_other_threads_and_is_raised():
-    from skrbfkmeans._engine.rows import Rows
+    from skrbfkmeans._engine.threads import Threads
 
     main, n_steps, failed = threading.current_thread(), 0, threading.Event()
 
@@ -244,10 +244,12 @@ def test_an_error_in_a_helper_stops_the_other_threads_and_is_raised():
         n_steps += 1
         time.sleep(0.01)
 
-    with threadpool_limits(limits=2), Rows(np.zeros((1000, 1))) as rows:
-        rows.n_threads = 2
-        with pytest.raises(MemoryError, match="of the helper"):
-            rows.run(work, [range(1000), range(1000)], heavy=True)
+    with (
+        threadpool_limits(limits=2),
+        Threads(2) as threads,
+        pytest.raises(MemoryError, match="of the helper"),
+    ):
+        threads.run(work, [range(1000), range(1000)], heavy=True)
     assert n_steps < 500
 
 

@@ -2,6 +2,8 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+from dataclasses import replace
+
 import naive
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans._run import estimates, refinement
-from skrbfkmeans._run.annealing import cool
+from skrbfkmeans._run.annealing import Settings, cool
 from skrbfkmeans._run.estimates import Sample, closest_centers
 from skrbfkmeans._run.refinement import Clusters, settle_few
 from skrbfkmeans.schedules import Constant, Cyclic, Geometric, Linear
@@ -44,12 +46,12 @@ def engine(request, monkeypatch):
     )
 
 
-OPTIONS = {"alpha": 1.5, "learning_rate": 1.0, "max_iter": 300, "tol": 0.0}
+SETTINGS = Settings(alpha=1.5, learning_rate=1.0, max_iter=300, tol=0.0)
 
 
 def settled(rows, centers, sigma=0.0):
     """A run from given centres at one temperature, k-means by default."""
-    return cool(rows, centers, np.array([sigma]), **OPTIONS)
+    return cool(rows, centers, np.array([sigma]), SETTINGS)
 
 
 def final_energy(model):
@@ -382,7 +384,7 @@ def test_the_axis_is_about_that_of_largest_variance(clusters):
 
 @pytest.mark.parametrize("n", [1, 3, 19, 50])
 def test_the_closest_centres_are_found_in_pieces(rng, n, monkeypatch):
-    monkeypatch.setattr(estimates, "AT_ONCE", 70)
+    monkeypatch.setattr(estimates, "MOST_GAPS", 70)
     centers, some = rng.standard_normal((20, 3)) + 1e6, np.arange(3, 20, 2)
     found = closest_centers(centers, some, n)
     d2 = naive.squared_distances(centers, centers)
@@ -400,7 +402,7 @@ def test_few_rows_settle_as_by_their_twin(blobs, kind, alpha, stride, heat):
     exact = X.astype(np.float64) if kind == "float32" else blobs
     rows = Rows(X, weights)
     centers, labels, energy = settle_few(
-        rows, blobs[:6], heat, stride, np.inf, alpha=alpha, max_iter=300
+        rows, blobs[:6], heat, stride, np.inf, replace(SETTINGS, alpha=alpha)
     )
     expected = naive.settle(exact, blobs[:6], heat, alpha, weights, stride)
     assert_allclose(centers, expected[0], rtol=1e-9, atol=1e-9)
@@ -411,12 +413,11 @@ def test_few_rows_settle_as_by_their_twin(blobs, kind, alpha, stride, heat):
 @pytest.mark.usefixtures("engine")
 def test_a_trial_that_cannot_reach_its_goal_is_given_up(grid):
     with Rows(grid) as rows:
-        rows.measure()
         run = settled(rows, rows.at(np.arange(36)))
-        clusters = Clusters(rows, run)
+        clusters = Clusters(rows, run, SETTINGS)
         start = rows.at(np.arange(36, 72))
-        free = clusters._settle(rows, start, 0.5, np.inf, **OPTIONS)[2]
-        short = clusters._settle(rows, start, 0.5, 0.5 * free, **OPTIONS)[2]
+        free = clusters._settle(rows, start, 0.5, np.inf)[2]
+        short = clusters._settle(rows, start, 0.5, 0.5 * free)[2]
     assert short > free > 0.5 * free
 
 
@@ -424,19 +425,17 @@ def test_a_trial_that_cannot_reach_its_goal_is_given_up(grid):
 def test_a_swap_that_fails_leaves_everything_as_it_was(grid, sigma):
     corners = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0)), -1).reshape(-1, 2)
     with Rows(grid) as rows:
-        rows.measure()
         run = settled(rows, corners, sigma)
-        clusters = Clusters(rows, run)
+        clusters = Clusters(rows, run, SETTINGS)
         assert clusters.best_swap() is None
-        assert not clusters.try_swap(3, 20, **OPTIONS)
+        assert not clusters.try_swap(3, 20)
         assert_array_equal(clusters.centers, run.centers)
         assert clusters.energy == run.energy
 
 
 def test_a_swap_that_has_failed_is_not_the_best_any_more(grid, monkeypatch):
     with Rows(grid) as rows:
-        rows.measure()
-        clusters = Clusters(rows, settled(rows, rows.at(np.arange(36))))
+        clusters = Clusters(rows, settled(rows, rows.at(np.arange(36))), SETTINGS)
         none = (None, None, np.inf)
         monkeypatch.setattr(Clusters, "_settle", lambda *args, **options: none)
         swaps = []
@@ -452,11 +451,10 @@ def test_only_clusters_around_a_swap_move(monkeypatch):
     monkeypatch.setattr(refinement, "NEIGHBOURS", 4)
     X = np.random.default_rng(0).uniform(size=(3000, 2))
     with Rows(X) as rows:
-        rows.measure()
         run = settled(rows, rows.at(np.arange(80)))
-        clusters = Clusters(rows, run)
+        clusters = Clusters(rows, run, SETTINGS)
         monkeypatch.setattr(refinement, "LEAST_GAIN", -1e9)  # whatever it is, keep it
-        assert clusters.try_swap(3, 50, **OPTIONS)
+        assert clusters.try_swap(3, 50)
     moved = np.flatnonzero(np.any(clusters.centers != run.centers, axis=1))
     d2 = naive.squared_distances(run.centers, run.centers)
     around = set(np.argsort(d2[3])[:5]) | set(np.argsort(d2[50])[:5])

@@ -59,7 +59,6 @@ def test_em_step_equals_its_twin(d, k, dtype, alpha):
     total = weights.sum()
     scale = total * np.abs(X).max()
     with Rows(X, weights) as rows:
-        rows.measure()
         for sigma in SIGMAS:
             step, sums, labels = e_step(rows, centers, sigma, alpha)
             twin = naive.em_step(X, centers, sigma, alpha, weights)
@@ -120,7 +119,6 @@ def test_a_row_is_soft_exactly_if_it_has_more_than_one_share(d, alpha):
     for sigma in np.geomspace(1e-4, 1.0, 20):
         for i in range(0, 200, 20):
             with Rows(X[i : i + 20]) as rows:
-                rows.measure()
                 step = e_step(rows, centers, sigma, alpha)[0]
             assert step.soft_weight <= step.support - 20.0
             assert (step.soft_weight > 0.0) == (step.support > 20.0)
@@ -143,12 +141,12 @@ def test_margin_and_distances_equal_their_twins(d, k, dtype):
 
 @dtypes
 @features
-def test_measure_equals_its_twin(d, dtype):
+def test_measures_equal_their_twin(d, dtype):
     X, _, weights = example(300, d, 1, dtype)
     X += np.dtype(dtype).type(1000.0)
     X64 = X.astype(np.float64)
     with Rows(X, weights) as rows:
-        variances = rows.measure()
+        variances = rows.measures.variances
         mean = np.average(X64, axis=0, weights=weights)
         expected = np.average((X64 - mean) ** 2, axis=0, weights=weights)
         np.testing.assert_allclose(variances, expected, rtol=1e-11)
@@ -166,7 +164,6 @@ def test_no_row_is_lost_or_counted_twice_at_the_edge_of_a_block(n, d, k):
     X, centers, weights = example(n, d, k)
     for alpha in (1.0, 1.5):
         with Rows(X, weights) as rows:
-            rows.measure()
             step, sums, labels = e_step(rows, centers, 0.5, alpha)
             r = rows.responsibilities(centers, 0.5, alpha)
             margin = rows.margin(centers)
@@ -207,7 +204,6 @@ def test_labels_are_the_same_in_every_pass(alpha, sigma):
     X, centers, weights = example(300, 20, 9)
     centers[3:6] = centers[:3] + 1e-13
     with Rows(X, weights) as rows:
-        rows.measure()
         labels = rows.assign(centers)
         np.testing.assert_array_equal(e_step(rows, centers, sigma, alpha)[2], labels)
         r = rows.responsibilities(centers, sigma, alpha)
@@ -221,7 +217,6 @@ def test_ties_go_to_the_lowest_index(d, dtype, sigma):
     X, centers, _ = example(100, d, 5, dtype)
     twice = np.concatenate([centers, centers])
     with Rows(X) as rows:
-        rows.measure()
         labels = rows.assign(centers)
         np.testing.assert_array_equal(rows.assign(twice), labels)
         for alpha in (1.0, 1.5, 3.0):
@@ -243,8 +238,6 @@ def test_rows_of_zero_weight_get_a_label_and_count_for_nothing(alpha):
     X[weights == 0.0] = 1e6
     present = weights > 0.0
     with Rows(X, weights) as rows, Rows(X[present], weights[present]) as fewer:
-        rows.measure()
-        fewer.measure()
         step, sums, labels = e_step(rows, centers, 0.5, alpha)
         other, other_sums, other_labels = e_step(fewer, centers, 0.5, alpha)
     assert_close(sums, other_sums, 1e-10)
@@ -260,7 +253,6 @@ def test_only_labels_that_change_are_counted():
     X, centers, weights = example(300, 5, 4)
     labels = np.full(300, -1, dtype=np.int32)
     with Rows(X, weights) as rows:
-        rows.measure()
         for alpha in (1.0, 1.5):
             EStep(rows, alpha, labels)(centers, 0.5)
             assert EStep(rows, alpha, labels)(centers, 0.5).n_changed == 0
@@ -277,7 +269,6 @@ def test_the_rows_are_never_written(rng):
     centers = X[:3] + 0.1
     before = centers.copy()
     with Rows(X, weights) as rows:
-        rows.measure()
         e_step(rows, centers, 1.0, 1.0)
         e_step(rows, centers, 1.0, 1.5)
         rows.responsibilities(centers, 1.0, 1.5)
@@ -320,7 +311,7 @@ def test_sparse_rows_give_what_their_dense_twins_give(d, alpha):
     centers[2] = X[7]  # a distance of exactly 0, after cancellation
     labels, sparse_labels = np.full((2, 40), -1, dtype=np.int32)
     with Rows(X, weights) as dense, Rows(sparse.csr_matrix(X), weights) as rows:
-        assert_close(rows.measure(), dense.measure(), 1e-13)
+        assert_close(rows.measures.variances, dense.measures.variances, 1e-13)
         for sigma in (0.0, 0.5):
             step = EStep(dense, alpha, labels)(centers, sigma)
             twin = EStep(rows, alpha, sparse_labels)(centers, sigma)

@@ -8,8 +8,9 @@ import pytest
 from scipy import sparse, stats
 from sklearn.cluster import kmeans_plusplus as peer
 
-from skrbfkmeans._engine import rows as engine_rows
+from skrbfkmeans._engine import threads as engine_threads
 from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.threads import Threads
 from skrbfkmeans._run.seeding import (
     BatchedTrials,
     ColumnTrials,
@@ -132,13 +133,12 @@ def test_more_trials_than_bits_are_tried():
 @pytest.mark.parametrize("d", [2, 30])
 def test_seeds_are_the_same_for_any_number_of_threads(d, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    monkeypatch.setattr(engine_rows, "LIGHT", 2)
+    monkeypatch.setattr(engine_threads, "FEW_STRIPS", 2)
     X = blobs(70_000, d)
     found = []
     for n_threads in (1, 3):
-        with Rows(X) as rows:
+        with Rows(X, threads=Threads(n_threads)) as rows:
             assert len(rows.strips(1)) > 1
-            rows.n_threads = n_threads
             found.append(kmeans_plusplus(rows, 9, np.random.RandomState(0)))
     np.testing.assert_array_equal(*found)
 

@@ -140,7 +140,7 @@ def test_the_variances_of_sparse_rows_lose_no_digits_to_their_mean(offset):
     mean = np.average(rows, axis=0, weights=weights)
     expected = np.average((rows - mean) ** 2, axis=0, weights=weights)
     with Rows(sparse.csr_array(rows + offset), weights) as ours:
-        assert_allclose(ours.measure(), expected, rtol=1e-6)
+        assert_allclose(ours.measures.variances, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("offset", [1e6, 1e8])
@@ -286,7 +286,7 @@ def test_any_number_of_threads_gives_the_same_bits_for_sparse_rows(
     models = []
     for n_threads in 1, 2, 4:
         monkeypatch.setattr(
-            "skrbfkmeans._engine.rows._openmp_effective_n_threads",
+            "skrbfkmeans._engine.threads.effective_n_threads",
             lambda n=n_threads: n,
         )
         model = make(8, alpha=alpha, schedule=schedule, max_iter=6).fit(rows)

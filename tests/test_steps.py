@@ -43,7 +43,6 @@ def steps(X, weights, centers, sigmas, alpha, pruned):
     """What each of some EM iterations finds, and how many rows were looked at."""
     found, n_picked = [], 0
     with Rows(X, weights) as rows:
-        rows.measure()
         e_step = EStep(rows, alpha, pruned=pruned)
         for sigma in sigmas:
             step = e_step(centers, sigma)
@@ -119,7 +118,6 @@ def test_a_centre_that_loses_nearly_all_its_mass_keeps_its_digits():
     weights = np.array([1e15, 1.0, 1.0, 1.0, 1e15])
     found, _ = steps(X, weights, np.array([[0.3], [9.0]]), [0.0], 1.5, True)
     with Rows(X, weights) as rows:
-        rows.measure()
         e_step = EStep(rows, 1.5)
         e_step(np.array([[0.3], [9.0]]), 0.0)
         for _ in range(2):
@@ -133,7 +131,6 @@ def test_running_sums_leave_nothing_behind_in_an_empty_cluster():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3))
     with Rows(X, rng.uniform(size=500)) as rows:
-        rows.measure()
         e_step = EStep(rows, 1.5)
         e_step(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), 0.0)
         step = e_step(np.array([[0.0, 0.0, 0.0], [1e3, 1e3, 1e3]]), 0.0)
@@ -146,7 +143,6 @@ def test_means_of_sparse_rows_are_zero_where_all_rows_are(alpha):
     X = np.random.default_rng(0).uniform(1.0, 2.0, size=(200, 6))
     X[:, 2:4] = 0.0
     with Rows(sparse.csr_matrix(X)) as rows:
-        rows.measure()
         e_step, centers = EStep(rows, alpha), X[:3] + 0.1
         for sigma in (0.3, 0.1, 0.0, 0.0):
             centers = m_step(centers, e_step(centers, sigma), 1.0, 0.0)
@@ -157,7 +153,6 @@ def test_products_are_shifted_anew_once_centres_have_come_from_far_away():
     """Else rounding would leave every row in doubt for the rest of the run."""
     X = blobs(40)
     with Rows(X) as rows:
-        rows.measure()
         e_step, centers = EStep(rows, 1.5), X[:1] + 1e12
         for _ in range(3):
             centers = m_step(centers, e_step(centers, 0.0), 1.0, 0.0)
@@ -176,7 +171,6 @@ def test_a_row_on_its_centre_is_held_once_however_near_the_next_is(sigma, d):
         rows_of = X.astype(dtype)
         start = rows_of[::5].astype(np.float64)
         with Rows(rows_of) as rows:
-            rows.measure()
             e_step = EStep(rows, 1.5)
             for _ in range(4):
                 step = e_step(start, sigma)

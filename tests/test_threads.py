@@ -9,9 +9,10 @@ import pytest
 from rows_helpers import dtypes, example
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skrbfkmeans._engine import rows as engine_rows
-from skrbfkmeans._engine.rows import Rows, single_threaded_blas
+from skrbfkmeans._engine import threads as engine_threads
+from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans._engine.steps import EStep
+from skrbfkmeans._engine.threads import Threads, single_threaded_blas
 
 # --- strips -------------------------------------------------------------------
 
@@ -24,11 +25,10 @@ def test_large_data_are_cut_into_several_strips():
 @pytest.mark.parametrize("n", [1, 5, 1024, 10**5, 10**8])
 @pytest.mark.parametrize("size", [1, 10**3, 10**6, 10**9])
 def test_strips_cover_all_rows_once_and_do_not_depend_on_threads(n, size):
-    rows = Rows(np.broadcast_to(0.0, (n, 1)), np.broadcast_to(1.0, n))
-    with rows:
+    X, weights = np.broadcast_to(0.0, (n, 1)), np.broadcast_to(1.0, n)
+    with Rows(X, weights) as rows, Rows(X, weights, threads=Threads(7)) as others:
         strips = rows.strips(size)
-        rows.n_threads = 7
-        assert rows.strips(size) == strips
+        assert others.strips(size) == strips
     starts, stops, _ = np.array([(s.start, s.stop, s.step) for s in strips]).T
     assert starts[0] == 0
     assert stops[-1] == n
@@ -55,7 +55,7 @@ def every_pass(X, centers, weights):
     results = []
     with Rows(X, weights) as rows:
         n_threads = rows.n_threads
-        results += [rows.measure()]
+        results += [rows.measures.variances]
         labels = rows.assign(centers)
         results += [labels, rows.inertia(centers, labels), rows.margin(centers)]
         for sigma in (0.0, 0.4):
@@ -109,8 +109,7 @@ def test_an_error_in_one_strip_reaches_the_caller(n_threads):
             raise KeyError(start)
 
     strips = [range(start, start + 10, 10) for start in range(0, 90, 10)]
-    with Rows(np.zeros((90, 1))) as rows:
-        rows.n_threads = n_threads
+    with Rows(np.zeros((90, 1)), threads=Threads(n_threads)) as rows:
         with pytest.raises(KeyError):
             rows.run(fail_at_the_third, strips, heavy=True)
         done = []
@@ -156,6 +155,6 @@ def test_a_blas_built_on_openmp_does_not_take_our_threads(monkeypatch):
         return threadpool_limits(limits=1)
 
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setattr(engine_rows, "limit_blas", limit_all)
+    monkeypatch.setattr(engine_threads, "limit_blas", limit_all)
     with threadpool_limits(limits=2), Rows(np.zeros((5, 1))) as rows:
         assert rows.n_threads == 2

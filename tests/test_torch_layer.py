@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 from torch_helpers import ALPHAS, layer_at  # noqa: E402
 
 from skrbfkmeans import RBFKMeans  # noqa: E402
+from skrbfkmeans._engine.units import Batch  # noqa: E402
 from skrbfkmeans.schedules import (  # noqa: E402
     Constant,
     Cosine,
@@ -189,7 +190,7 @@ def test_a_layer_moves_to_another_device_as_a_whole():
 )  # fmt: skip
 def test_schedules_drive_sigma_as_they_do_in_the_estimator(blobs, schedule):
     model = RBFKMeans(5, schedule=schedule, random_state=0, refine=None)
-    sigmas = model._begin_stream(blobs, 1.0, None).sigmas
+    sigmas = model._begin_stream(Batch(blobs, 1.0)).sigmas
     layer = RBFKMeansLayer(5, 3, sigma=schedule)
     layer.init_centers_(torch.tensor(blobs), random_state=0)
     seen = []

@@ -19,7 +19,6 @@ from .codebook import (
 )
 from .passes import Measures, Passes
 from .threads import MAX_PARTIAL, MAX_STRIPS, Threads, cut
-from .units import Units
 
 # Numbers; rows are made float64 by blocks of no more, for their scatter matrix.
 SCATTERED = 2**22
@@ -49,7 +48,8 @@ class Rows(Passes):
     dtype : dtype, default=X.dtype
         The precision in which results are wanted.
     units : Units, default=None
-        The units of X and of the weights; by default those of the data.
+        The units of X and of the weights, for whoever brings in centres; the passes
+        do not ask.
     threads : Threads, default=None
         Who works on them; by default as many threads as OpenMP allows.
     n_strips : int, default=MAX_STRIPS
@@ -72,7 +72,7 @@ class Rows(Passes):
     ):  # fmt: skip
         self.shape = X.shape
         self.dtype = np.dtype(X.dtype if dtype is None else dtype)
-        self.units = units or Units(X.dtype)
+        self.units = units
         self.threads = threads or Threads()
         self.is_sparse = sparse.issparse(X)
         if self.is_sparse:
