@@ -339,6 +339,12 @@ def test_a_pickled_model_loads_where_numba_comes_with_predict_only(python, tmp_p
     assert shares == model.predict_proba(X).tolist()
 
 
+# What a pickle may name: of this package these classes, and what numpy needs.
+OURS = {"skrbfkmeans._rbfkmeans.RBFKMeans", "skrbfkmeans._run.streaming.Stream"}
+GEOMETRIC = "skrbfkmeans.schedules.Geometric"
+OTHERS = {"numpy", "builtins", "copyreg", "collections", "_codecs"}
+
+
 @models
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_a_pickle_holds_arrays_and_parameters_and_nothing_compiled(
@@ -347,26 +353,26 @@ def test_a_pickle_holds_arrays_and_parameters_and_nothing_compiled(
     model = fit(**parameters)
     model.predict_proba(X)  # a use leaves nothing behind either
     data = pickle.dumps(model, protocol=protocol)
-    modules, strings = set(), []
-    for opcode, argument, _ in pickletools.genops(data):
-        if opcode.name == "GLOBAL":
-            modules.add(argument.split()[0])
-        elif opcode.name == "STACK_GLOBAL":
-            modules.add(next(s for s in reversed(strings[:-1]) if "." in s or s in ALL))
-        elif isinstance(argument, str):
-            strings.append(argument)
-    assert {module.partition(".")[0] for module in modules} <= ALL
-    text = " ".join([*modules, *strings])
+    needed = set()
+
+    class Unpickler(pickle.Unpickler):
+        def find_class(self, module, name):
+            needed.add(f"{module}.{name}")
+            return super().find_class(module, name)
+
+    loaded = Unpickler(io.BytesIO(data)).load()
+    ours = {name for name in needed if name.startswith("skrbfkmeans.")}
+    schedule = parameters.get("schedule")
+    assert ours == OURS | ({GEOMETRIC} if isinstance(schedule, Geometric) else set())
+    assert {name.partition(".")[0] for name in needed - ours} <= OTHERS
+    strings = [a for _, a, _ in pickletools.genops(data) if isinstance(a, str)]
+    text = " ".join([*needed, *strings])
     for name in "numba", "__main__", "lambda", "_engine":
         assert name not in text
     values = [*vars(model).values(), *model.history_.values()]
     size = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
     assert size < len(data) < size + 3000
-    assert_same_answers(pickle.loads(data), model)
-
-
-# The packages that a pickle may name.
-ALL = {"skrbfkmeans", "numpy", "builtins", "copyreg", "collections", "_codecs"}
+    assert_same_answers(loaded, model)
 
 
 @models

@@ -5,7 +5,7 @@ with the same checks, and prints a reST list-table. "Right" means that every
 check of the case passed; anything else is what the check saw. The first
 sentence of the docstring of a case is what the table says about it.
 
-Run it with ``python benchmarks/survive.py``; it exits with 1 if RBFKMeans is
+Run it with ``python tests/survive.py``; it exits with 1 if RBFKMeans is
 wrong anywhere. The page "What it survives" holds its output.
 """
 
