@@ -1,5 +1,7 @@
 """Rows, starts and weights of which some are out of all proportion to the rest."""
 
+# SPDX-License-Identifier: BSD-3-Clause
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
