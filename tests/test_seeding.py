@@ -1,5 +1,7 @@
 """Greedy k-means++: the draws of scikit-learn, and the distances behind them."""
 
+# SPDX-License-Identifier: BSD-3-Clause
+
 import naive
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from skrbfkmeans._run.seeding import (
     Distances,
     kmeans_plusplus,
 )
+
+pytestmark = pytest.mark.kernel
 
 
 def blobs(n, d, dtype="f8", offset=0.0):

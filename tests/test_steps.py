@@ -1,5 +1,7 @@
 """Rows left alone because their share is proved: no answer may change by it."""
 
+# SPDX-License-Identifier: BSD-3-Clause
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -10,6 +12,8 @@ from skrbfkmeans._engine import steps as engine_steps
 from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans._run.annealing import m_step
+
+pytestmark = pytest.mark.kernel
 
 
 @pytest.fixture(autouse=True)
