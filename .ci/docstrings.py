@@ -1,4 +1,4 @@
-"""Check the docstrings of all public objects against the rules in setup.cfg.
+"""Check the docstrings of all public objects against the rules in pyproject.toml.
 
 ``numpydoc lint`` reads source, so it flags what a class inherits and what a
 function hides; this looks at the objects that a user can reach.
@@ -9,10 +9,8 @@ function hides; this looks at the objects that a user can reach.
 import inspect
 import pkgutil
 import sys
-import tempfile
 from importlib import import_module
 from pathlib import Path
-from shutil import copy
 
 from numpydoc.hooks.validate_docstrings import parse_config
 from numpydoc.validate import Validator, validate
@@ -66,10 +64,7 @@ def is_written_here(member):
 
 def main():
     """Print what is wrong and return how much it is."""
-    with tempfile.TemporaryDirectory() as folder:
-        # numpydoc ignores a setup.cfg that has a pyproject.toml next to it.
-        copy(Path(__file__).parents[1] / "setup.cfg", folder)
-        checks = parse_config(folder)["checks"]
+    checks = parse_config(Path(__file__).parents[1])["checks"]
     names = list(public_objects())
     n_findings = 0
     for name in names:

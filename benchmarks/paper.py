@@ -1,7 +1,7 @@
 """What the paper behind the package claims, measured: soft k-means against k-means.
 
-F. Arredondo, U. Puc and A. Noguez, "K-Means as a Radial Basis function Network: a
-Variational and Gradient-based Equivalence", arXiv:2603.04625 (2026), say that soft
+F. Arredondo, Ucan Puc and Astengo Noguez, "K-Means as a Radial Basis function Network:
+a Variational and Gradient-based Equivalence", arXiv:2603.04625 (2026), say that soft
 centres collapse onto those of k-means as the temperature falls: faster than any power
 with softmax, in proportion to it with entmax, and monotonically. Here soft k-means is
 started from a fixed point of k-means at many temperatures, on four sets of data with

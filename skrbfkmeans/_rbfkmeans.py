@@ -205,7 +205,7 @@ class RBFKMeans(
 
     References
     ----------
-    .. [1] F. Arredondo, U. Puc and A. Noguez, "K-Means as a Radial Basis
+    .. [1] F. Arredondo, Ucan Puc and Astengo Noguez, "K-Means as a Radial Basis
        function Network: a Variational and Gradient-based Equivalence",
        arXiv:2603.04625 (2026).
     .. [2] K. Rose, "Deterministic annealing for clustering, compression,

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from sklearn.cluster import KMeans
 
 from skrbfkmeans import RBFKMeans
 
-DOC = Path(__file__).parents[1] / "doc"
+ROOT = Path(__file__).parents[1]
+DOC = ROOT / "doc"
 
 pytestmark = pytest.mark.skipif(not DOC.exists(), reason="There is no doc here.")
 
@@ -27,3 +29,38 @@ def test_every_example_is_in_the_gallery():
     listed = (DOC / "conf.py").read_text(encoding="utf-8")
     for example in (DOC / "examples").glob("plot_*.py"):
         assert f'"{example.name}"' in listed
+
+
+def test_the_authors_of_the_paper_are_the_same_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    authors = citation[citation.index("references:") :]
+    given = re.findall(r"^ +(?:- )?given-names: (.+)$", authors, re.MULTILINE)
+    family = re.findall(r'^ +(?:- )?family-names: "?(.+?)"?$', authors, re.MULTILINE)
+    assert len(given) == 1  # those of the others are not known
+    full = f"{given[0]} {family[0]}, {family[1]}, {family[2]}: *K-Means"
+    short = f'{given[0][0]}. {family[0]}, {family[1]} and {family[2]}, "K-Means'
+    for file, expected in {
+        "README.rst": full,
+        "doc/method.rst": short,
+        "skrbfkmeans/_rbfkmeans.py": short,
+        "skrbfkmeans/torch/_layer.py": short,
+        "benchmarks/paper.py": short,
+    }.items():
+        text = " ".join((ROOT / file).read_text(encoding="utf-8").split())
+        assert expected in text, file
+        names = full.partition(":")[0], short.partition('"')[0]
+        assert text.count(f"{family[0]}, ") == sum(text.count(n) for n in names), file
+
+
+def test_every_python_file_names_its_licence():
+    files = [
+        file
+        for folder in (".ci", "benchmarks", "doc", "skrbfkmeans", "tests")
+        for file in (ROOT / folder).rglob("*.py")
+        if not {"_build", "auto_examples", "generated"} & set(file.parts)
+        and not any(part.startswith(".") for part in file.parts[len(ROOT.parts) + 1 :])
+    ]
+    assert len(files) > 50
+    line = "# SPDX-License-Identifier: BSD-3-Clause"
+    for file in files:
+        assert line in file.read_text(encoding="utf-8").splitlines(), file

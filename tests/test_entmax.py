@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from skrbfkmeans._engine.kernels import entmax_rows
 from skrbfkmeans.entmax import entmax, tsallis_entropy
 
+pytestmark = pytest.mark.kernel
+
 ALPHAS = (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.5)
 
 scores = st.lists(st.floats(-50.0, 50.0), min_size=1, max_size=12).map(np.array)

@@ -20,6 +20,8 @@ from skrbfkmeans.energy import (
 )
 from skrbfkmeans.entmax import entmax
 
+pytestmark = pytest.mark.kernel
+
 ORACLE = json.loads((Path(__file__).parent / "data" / "oracle.json").read_text())
 TOLERANCE = {np.float64: 1e-12, np.float32: 1e-5}
 

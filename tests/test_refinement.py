@@ -392,6 +392,7 @@ def test_the_closest_centres_are_found_in_pieces(rng, n, monkeypatch):
         assert set(column) == set(np.argsort(d2[j])[1 : n + 1])
 
 
+@pytest.mark.kernel
 @kinds
 @alphas
 @pytest.mark.parametrize("stride", [1, 3])

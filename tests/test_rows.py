@@ -12,6 +12,8 @@ from skrbfkmeans._engine.kernels import exp_in_place
 from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans._engine.steps import EStep
 
+pytestmark = pytest.mark.kernel
+
 ALPHAS = (1.0, 1.25, 1.5, 2.0, 3.0)
 SIGMAS = (0.0, 1e-3, 0.3, 3.0, 1e6)
 TOLERANCE = {"f8": 1e-12, "f4": 2e-5}

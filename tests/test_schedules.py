@@ -18,6 +18,8 @@ from skrbfkmeans.schedules import (
     Schedule,
 )
 
+pytestmark = pytest.mark.kernel
+
 RAMPS = (Geometric, Linear, Cosine, Cyclic)
 ALL = (*RAMPS, Constant)
 

@@ -18,6 +18,8 @@ from skrbfkmeans._run.seeding import (
     kmeans_plusplus,
 )
 
+pytestmark = pytest.mark.kernel
+
 
 def blobs(n, d, dtype="f8", offset=0.0):
     rng = np.random.default_rng([n, d])

@@ -13,6 +13,8 @@ from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans._run.annealing import m_step
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch):

@@ -113,8 +113,9 @@ class RBFKMeansLayer(torch.nn.Module):
 
     References
     ----------
-    .. [1] F. Arredondo, U. Puc and A. Noguez, "K-Means as a Radial Basis function
-       Network: a Variational and Gradient-based Equivalence", arXiv:2603.04625 (2026).
+    .. [1] F. Arredondo, Ucan Puc and Astengo Noguez, "K-Means as a Radial Basis
+       function Network: a Variational and Gradient-based Equivalence",
+       arXiv:2603.04625 (2026).
 
     Examples
     --------
