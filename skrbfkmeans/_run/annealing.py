@@ -6,13 +6,14 @@ Assumes that everything has been checked and prepared. `rows` is whatever offers
 
 # SPDX-License-Identifier: BSD-3-Clause
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from .._engine.units import stored
+from .clock import Clock
+from .journal import Journal
 
 # Relative to the scatter of the centres at the start; with less they have collapsed,
 # and little is left of what the start knew.
@@ -25,10 +26,6 @@ LEAST_SHARE = 1e-12
 # Mass; below it the sums of any centre lose digits.
 LEAST_MASS = 1e-290
 
-# Temperatures; the squares of colder ones cannot be represented, so they are the hard
-# limit, and hotter ones make no difference.
-COLDEST, HOTTEST = 1e-150, 1e150
-
 # In units of sigma; centres nearer to each other count as one when the schedule cools,
 # and are parted by `NUDGE`.
 GLUED, NUDGE = 1e-3, 1e-2
@@ -36,9 +33,6 @@ GLUED, NUDGE = 1e-3, 1e-2
 # Steps; the free energy is not expected to fall by more than this many times its last
 # step.
 STEPS_AHEAD = 10.0
-
-# Relative to the coordinates; a shift of the centres by less is rounding.
-ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
@@ -214,177 +208,6 @@ def cool(rows, centers, sigmas, settings, *, goal=np.inf, task=None):
     return Run(centers, labels, settled, hardened, sigma, journal.history, collapsed)
 
 
-class Clock:
-    """Which temperature it is, whether it has settled, and which comes next.
-
-    Parameters
-    ----------
-    sigmas : ndarray of shape (n_temperatures,)
-        Temperatures; 0 is the hard limit.
-    tol : float
-        A soft temperature has settled when the squared shift of all centres together
-        is at most this.
-
-    Attributes
-    ----------
-    sigma : float
-        The temperature.
-    shift : float
-        Root of the sum of the squared moves of the centres in the last step.
-    is_last : bool
-        Whether it is the last temperature.
-    """
-
-    def __init__(self, sigmas, tol):
-        self._sigmas = np.where(sigmas < COLDEST, 0.0, np.minimum(sigmas, HOTTEST))
-        self._tol, self._position, self._last = tol, 0, len(sigmas) - 1
-        self._was_hard = self._at_means = self._is_settled = False
-        self.shift, self._former_shift = np.inf, np.inf
-
-    @property
-    def sigma(self):
-        return self._sigmas[self._position]
-
-    @property
-    def is_last(self):
-        return self._position == self._last
-
-    @property
-    def is_settled_at_last(self):
-        """Whether the last temperature has been kept until convergence."""
-        return bool(self._is_settled and self.is_last)
-
-    def is_at_kmeans(self, is_hard):
-        """Whether the steps are those of k-means from now on.
-
-        They are once the rows are, and stay, with one centre each, at the last
-        temperature, and always in the hard limit.
-        """
-        return is_hard and (self.sigma == 0.0 or (self._was_hard and self.is_last))
-
-    def look_at_labels(self, centers, moved, is_same, at_means):
-        """Look at a step in which each row belonged to one centre alone.
-
-        `is_same` tells that no row has changed its centre, `at_means` that the step
-        puts the centres at the means of their rows.
-        """
-        self.shift = _shift(centers, moved)
-        self._is_settled = self._at_means and is_same
-        self._was_hard, self._at_means = True, at_means
-
-    def look_at_shift(self, centers, moved):
-        """Look at a soft step."""
-        self.shift = _shift(centers, moved)
-        rounding = ROUNDING * np.sqrt(np.sum(moved**2))
-        is_small = self.shift <= max(np.sqrt(self._tol), rounding)
-        # a growing shift means that centres are still parting
-        self._is_settled = is_small and self.shift <= self._former_shift
-        self._was_hard = self._at_means = False
-
-    def interrupt(self):
-        """Note that the temperature ends before it has settled."""
-        self._is_settled = False
-
-    def expect_growing_shifts(self):
-        """Note that centres have been parted, so that the next shift is no end."""
-        self._former_shift = 0.0
-
-    def go_on(self, is_hard, is_stopped):
-        """Go on to the temperature of the next iteration.
-
-        A temperature that has settled, or is stopped, gets no further iteration. Once
-        all rows are hard, what remains of a falling schedule changes nothing.
-
-        Returns whether the temperature has fallen, and not to 0.
-        """
-        former = self.sigma
-        if not self.is_last:
-            rest = self._sigmas[self._position :]
-            if is_hard and np.all(np.diff(rest) <= 0.0):
-                self._position = self._last
-            else:
-                if self._is_settled or is_stopped:
-                    self._skip_the_same()
-                self._position = min(self._position + 1, self._last)
-            self._is_settled = False
-        self._former_shift = self.shift if self.sigma == former else np.inf
-        return 0.0 < self.sigma < former
-
-    def _skip_the_same(self):
-        """Go to the last of the iterations at this very temperature."""
-        while not self.is_last and self._sigmas[self._position + 1] == self.sigma:
-            self._position += 1
-
-
-class Journal:
-    """What is told of a run: its history, printed lines, and callbacks.
-
-    Parameters
-    ----------
-    settings : Settings
-        How the run is made.
-    task : StartTask or None
-        Told of each iteration, and asked whether to go on.
-
-    Attributes
-    ----------
-    history : dict of str to list
-        One entry an iteration.
-    """
-
-    def __init__(self, settings, task):
-        self._settings, self._task = settings, task
-        self.history = defaultdict(list)
-
-    def begin(self, sigma, centers):
-        """Tell that an iteration begins. Returns whether the run shall stop instead."""
-        if self._task is not None and self._task.begin_iteration(sigma):
-            return True
-        if self._settings.store_path:
-            self.history["centers"].append(centers)
-        return False
-
-    def end(self, sigma, step, shift, centers, weight):
-        """Note an iteration. Returns whether its temperature shall end with it.
-
-        `step` is what its E-step found, `centers` are those after it, and `weight` is
-        that of all rows.
-        """
-        entry = {
-            "sigma": sigma,
-            "free_energy": step.free_energy,
-            "inertia": step.inertia,
-            "shift": shift,
-            "soft_fraction": step.soft_weight / weight,
-            "support": step.support / weight,
-            "swaps_tried": 0,
-            "swaps_kept": 0,
-        }
-        if self.history["sigma"] and self.history["sigma"][-1] != sigma:
-            self._print_temperature()
-        for name, value in entry.items():
-            self.history[name].append(value)
-        return self._task is not None and self._task.end_iteration(
-            centers, sigma, step.inertia
-        )
-
-    def close(self):
-        """Tell that the run has ended."""
-        self._print_temperature()
-
-    def _print_temperature(self):
-        """Print one line about the temperature that has just ended."""
-        if not self._settings.verbose:
-            return
-        sigmas = np.array(self.history["sigma"])
-        n_iter = int(np.argmin(np.append(sigmas[::-1] == sigmas[-1], False)))
-        print(
-            f"sigma {sigmas[-1]:.4g}: {n_iter} iterations, "
-            f"free energy {self.history['free_energy'][-1]:.6g}, "
-            f"soft {100 * self.history['soft_fraction'][-1]:.1f} %"
-        )
-
-
 def is_hopeless(history, goal):
     """Whether the free energy falls too slowly to come below the goal."""
     sigma, energy = history["sigma"], history["free_energy"]
@@ -466,9 +289,3 @@ def part_glued(centers, seeds, sigma):
 def _scatter(centers):
     """Sum of squared distances of the centres from their mean."""
     return np.sum((centers - centers.mean(axis=0)) ** 2)
-
-
-def _shift(centers, moved):
-    """Root of the sum of the squared moves."""
-    moves = moved - centers
-    return np.sqrt(np.einsum("ij,ij->", moves, moves))
