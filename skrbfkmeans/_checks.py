@@ -10,6 +10,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from scipy import sparse
+from sklearn import config_context
 from sklearn.utils.validation import check_array, validate_data
 
 from ._engine.units import Batch, numbers, sum_of_squares
@@ -91,6 +92,15 @@ def _is_bool(value):
     return isinstance(value, (bool, np.bool_))
 
 
+def checking_all():
+    """Context in which scikit-learn looks for NaN whatever it has been told.
+
+    A few centres or weights are soon looked at, and one NaN among them would end in
+    an error that tells of something else.
+    """
+    return config_context(assume_finite=False)
+
+
 # --- rows --------------------------------------------------------------------
 
 
@@ -135,12 +145,13 @@ def check_rows(X, estimator=None, reset=False):
 def check_finite(array, name, estimator=None):
     """Raise scikit-learn's ValueError if an entry is NaN or infinite.
 
-    Returns the sum of the squares, which tells most of the time, in one fast
-    pass, that there is nothing to raise; infinite if it is too large.
+    With scikit-learn's ``assume_finite`` too: the look costs nothing, since the sum is
+    needed anyway. Returns the sum of the squares, which tells most of the time, in one
+    fast pass, that there is nothing to raise; infinite if it is too large.
     """
     total = sum_of_squares(array)
     if not np.isfinite(total):
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), checking_all():
             check_array(
                 numbers(array), input_name=name, estimator=estimator, ensure_2d=False
             )
@@ -184,7 +195,8 @@ def check_weights(sample_weight, X, may_vanish=False):
     if _is_zero(sample_weight, X.shape[0]):  # newer scikit-learn does not pass them
         weights = np.zeros(X.shape[0])
     else:
-        weights = check_sample_weight(sample_weight, X, dtype=np.float64)
+        with checking_all():
+            weights = check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.any(weights < 0.0):
         raise ValueError(
             f"sample_weight must not be negative; its least entry is {weights.min()!r}."
@@ -219,9 +231,10 @@ def check_batch(X, sample_weight=None, estimator=None, reset=False, may_vanish=F
 def check_centers(centers, n_features, name):
     """Centres as float64, with as many features as X, or a ValueError."""
     try:
-        centers = check_array(
-            centers, dtype=np.float64, order="C", copy=True, input_name=name
-        )
+        with checking_all():
+            centers = check_array(
+                centers, dtype=np.float64, order="C", copy=True, input_name=name
+            )
     except (TypeError, ValueError) as error:
         reason = str(error).split("\n")[0]  # the rest repeats the array
         if name not in reason:

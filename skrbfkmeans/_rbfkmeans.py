@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._callbacks import FitTask
 from ._checks import (
     check_batch,
+    check_centers,
     check_enough_rows,
     check_falling_temperatures,
     check_init,
@@ -400,14 +401,17 @@ class RBFKMeans(
         with as_it_was_on_error(self):
             self._validate_params()  # scikit-learn checks them at the first call only
             is_first = not hasattr(self, "cluster_centers_")
+            before = dict(vars(self))
             batch = check_batch(X, sample_weight, self, is_first, may_vanish=True)
-            self._check_parameters(batch.X.shape[0], is_first)
-            if batch.largest_weight == 0.0:
+            if batch.largest_weight == 0.0:  # as if there had been no call
+                vars(self).clear()
+                vars(self).update(before)
                 return self
+            self._check_parameters(batch.X.shape[0], is_first)
             if is_first:
                 stream, dtype = self._begin_stream(batch), batch.X.dtype
             else:
-                stream, dtype = self._stream, self.cluster_centers_.dtype
+                stream, dtype = self._resume_stream(batch.X.shape[1])
             self._follow(stream, batch, dtype)
             return self
 
@@ -479,8 +483,9 @@ class RBFKMeans(
             self.path_ = np.array([*path, centers])
         self._stream = Stream(  # for `partial_fit` to go on with
             centers.astype(np.float64),
-            units.weights_back(masses),
+            masses,
             units.back(np.array([run.sigma])),
+            units.w_exponent,
         )
         vars(self).pop("n_steps_", None)
         self._warn_if_too_few(rows, np.count_nonzero(masses))
@@ -686,17 +691,26 @@ class RBFKMeans(
             is_refined=self.n_clusters > 1 and self._n_swaps(init) > 0,
         )
 
+    def _resume_stream(self, n_features):
+        """The stream, from `cluster_centers_` as they are now, and their precision."""
+        centers, stream = np.asarray(self.cluster_centers_), self._stream
+        dtype = np.dtype(np.float32 if centers.dtype == np.float32 else np.float64)
+        if not np.array_equal(centers, stored(stream.centers, dtype)):
+            centers = check_centers(centers, n_features, "cluster_centers_")
+            stream = stream.going_on_from(centers.astype(dtype))
+        return stream, dtype
+
     def _follow(self, stream, batch, dtype):
         """Take in one more batch."""
         settings = replace(self._settings(), verbose=False, store_path=False)
         self._stream = stream.follow(batch, settings, self._n_swaps(None))
-        self.cluster_centers_ = stored(self._stream.centers, dtype)
-        self.labels_, self.inertia_ = self._assign(batch, measuring=True)
-        weight = batch.X.shape[0] if batch.weights is None else batch.weights.sum()
-        sigma = stream.sigma
-        if sigma == 0.0:
-            sigma = float(np.sqrt(self.inertia_ / (weight * batch.X.shape[1])))
-        self.sigma_ = sigma
+        self.cluster_centers_ = stored(self._stream.centers, dtype).copy()
+        rows, centers = self._rows_and_centers(batch)
+        with rows:
+            self.labels_, inertia, _ = rows.assess(centers)
+        self.inertia_ = rows.units.inertia_back(inertia)
+        sigma = float(rows.units.into(stream.sigma))
+        self.sigma_ = _membership_sigma(sigma, inertia, rows, rows.units)
         self.hardened_, self.n_steps_ = False, self._stream.n_batches
         for name in "n_iter_", "history_", "path_":  # they tell of fit alone
             vars(self).pop(name, None)

@@ -8,6 +8,8 @@ for any number of threads.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import collections
+import contextlib
 import itertools
 import os
 import threading
@@ -47,8 +49,13 @@ class SingleThreadedBLAS:
     def reset(self):
         """Forget the users; a forked child does not have them."""
         if self._users > 0:
-            self._limiter.restore_original_limits()
+            self._restore()
         self._lock, self._users = threading.Lock(), 0
+
+    def _restore(self):
+        with contextlib.suppress(Exception):  # as in `limit_blas`
+            self._limiter.restore_original_limits()
+            give_up_control()
 
     def __enter__(self):
         with self._lock:
@@ -60,16 +67,37 @@ class SingleThreadedBLAS:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._limiter.restore_original_limits()
-                give_up_control()
+                self._restore()
+
+
+class NoLimit:
+    """Stands in for the limit on BLAS where none can be set."""
+
+    def restore_original_limits(self):
+        """Nothing has been changed."""
 
 
 def limit_blas():
-    """Limit BLAS, and nothing else, to one thread; also in this thread alone."""
-    blas = threadpool_controller().select(user_api="blas")
-    limiter = blas.limit(limits=1)
-    give_up_control()
+    """Limit BLAS, and nothing else, to one thread; also in this thread alone.
+
+    Where the libraries of an installation cannot be inspected there is no limit:
+    results are the same, and some passes slower.
+    """
+    try:
+        blas = threadpool_controller().select(user_api="blas")
+        limiter = blas.limit(limits=1)
+        give_up_control()
+    except Exception:  # whatever an odd library may raise
+        return NoLimit()
     return limiter
+
+
+def count_threads():
+    """OpenMP's limit on threads; 1 where it cannot be told."""
+    try:
+        return max(1, effective_n_threads())
+    except Exception:  # as above
+        return 1
 
 
 def give_up_control():
@@ -104,7 +132,7 @@ class Threads:
 
     def __enter__(self):
         # first: to limit a BLAS that is built on OpenMP limits all of OpenMP
-        self.n = self.n or effective_n_threads()
+        self.n = self.n or count_threads()
         single_threaded_blas.__enter__()
         return self
 
@@ -129,14 +157,16 @@ class Threads:
 
         On this thread alone if there are few strips, unless they are `heavy`.
         """
-        turn = itertools.count()
+        turns = collections.deque(range(len(strips)))  # its pops are atomic
         stopped = False
 
         def loop():
             nonlocal stopped
             try:
-                for s in turn:
-                    if s >= len(strips):
+                while turns:
+                    try:
+                        s = turns.popleft()
+                    except IndexError:  # another thread has taken the last
                         return
                     for start in strips[s]:
                         if stopped:

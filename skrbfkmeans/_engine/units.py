@@ -23,6 +23,10 @@ HEADROOM = 400
 # Weights; if the largest is between them, sums of weighted squares keep their range.
 SAFE_WEIGHTS = 1e-30, 1e30
 
+# Weights relative to the largest; a positive one of less counts as much, so that its
+# row is not lost as if it had none.
+LEAST_WEIGHT = 1e-280
+
 
 @dataclass(frozen=True)
 class Units:
@@ -51,12 +55,11 @@ class Units:
         return scaled(lengths, -self.exponent)
 
     def weights_into(self, weights):
-        """Weights or masses in these units."""
-        return scaled(weights, self.w_exponent)
-
-    def weights_back(self, weights):
-        """Weights or masses in those of the data again."""
-        return scaled(weights, -self.w_exponent)
+        """Weights in these units."""
+        if not self.w_exponent:
+            return weights
+        into = scaled(weights, self.w_exponent)
+        return np.where(weights > 0.0, np.maximum(into, LEAST_WEIGHT), 0.0)
 
     def energies_back(self, energies):
         """Weighted sums of squares in those of the data; infinite beyond float64."""

@@ -187,7 +187,8 @@ def cool(rows, centers, sigmas, settings, *, goal=np.inf, task=None):
             clock.look_at_labels(centers, moved, is_same, at_means=rate == 1.0)
         else:
             collapsed = collapsed or _scatter(moved) < COLLAPSE * scatter
-            clock.look_at_shift(centers, moved)
+            spread = np.sqrt(step.inertia / rows.weight)
+            clock.look_at_shift(centers, moved, spread)
         centers = moved
         is_stopped = journal.end(
             0.0 if as_kmeans else sigma, step, clock.shift, centers, rows.weight

@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 # Temperatures; the squares of colder ones cannot be represented, so they are the hard
 # limit, and hotter ones make no difference.
 COLDEST, HOTTEST = 1e-150, 1e150
 
-# Relative to the coordinates; a shift of the centres by less is rounding.
+# Relative to the coordinates of a centre and the spread of its rows; a move by less is
+# rounding.
 ROUNDING = 4.0 * np.finfo(np.float64).eps
 
 
@@ -70,11 +72,15 @@ class Clock:
         self._is_settled = self._at_means and is_same
         self._was_hard, self._at_means = True, at_means
 
-    def look_at_shift(self, centers, moved):
-        """Look at a soft step."""
+    def look_at_shift(self, centers, moved, spread):
+        """Look at a soft step.
+
+        `spread` is the root of the mean squared distance of the rows to their nearest
+        centres.
+        """
         self.shift = _shift(centers, moved)
-        rounding = ROUNDING * np.sqrt(np.sum(moved**2))
-        is_small = self.shift <= max(np.sqrt(self._tol), rounding)
+        is_small = self.shift <= np.sqrt(self._tol)
+        is_small = is_small or are_rounding(centers, moved, spread)
         # a growing shift means that centres are still parting
         self._is_settled = is_small and self.shift <= self._former_shift
         self._was_hard = self._at_means = False
@@ -112,6 +118,24 @@ class Clock:
         """Go to the last of the iterations at this very temperature."""
         while not self.is_last and self._sigmas[self._position + 1] == self.sigma:
             self._position += 1
+
+
+def are_rounding(centers, moved, spread):
+    """Whether the moves of all centres are rounding, each by its own measure.
+
+    A mean is rounded by its coordinates and by how far its rows spread. That is not
+    known of each centre; taken for it is `spread`, that of all rows, or the distance
+    to the next centre if that is less: so neither a far centre nor far rows count for
+    the others.
+    """
+    moves = np.sqrt(np.sum((moved - centers) ** 2, axis=1))
+    sizes = np.sqrt(np.sum(moved**2, axis=1))
+    if np.any(moves > ROUNDING * (sizes + spread)):
+        return False
+    gaps = np.inf
+    if len(moved) > 1:
+        gaps = cKDTree(moved).query(moved, k=2)[0][:, 1]
+    return bool(np.all(moves <= ROUNDING * (sizes + np.minimum(spread, gaps))))
 
 
 def _shift(centers, moved):

@@ -129,7 +129,8 @@ class Sample:
         heights /= np.where(spreads > 0.0, spreads, 1.0)[self.labels]
         order = np.lexsort((heights, self.labels))
         masses, moments = self._running([self.weights, self.weights * heights], order)
-        rest = np.maximum(1.0 - masses, EPS)
+        masses = np.clip(masses, EPS, 1.0 - EPS)  # running sums lose less than that
+        rest = 1.0 - masses
         means = self.totals(self.weights * heights)[self.labels]
         saved = (moments - masses * means) ** 2 / (masses * rest)
         saved[self._ends[self._filled] - 1] = 0.0  # where nothing is left

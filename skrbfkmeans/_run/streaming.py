@@ -6,17 +6,23 @@ the data, so that each batch can be worked on in units of its own.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
-from dataclasses import dataclass, field, replace
+import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
-from .._engine.units import Batch, sum_of_squares
+from .._engine.units import Batch, numbers, scaled, stored, sum_of_squares
 
 # numba comes with the first batch, not with a model that is loaded from a file.
 
-# A stream is young until it has brought so many rows a cluster, or so many numbers.
+# Rows a cluster, and stored numbers; a stream is young until it has brought as many of
+# the ones or the others.
 YOUNG_ROWS, YOUNG_NUMBERS = 1000, 2**24
+
+
+# What a stream is from then on, and whatever leaves this process.
+GROWN_UP = {"is_refined": False, "young": (), "n_settled": 0}
 
 
 @dataclass(eq=False)
@@ -28,27 +34,37 @@ class Stream:
     centers : ndarray of shape (n_clusters, n_features), float64
         The centres.
     masses : ndarray of shape (n_clusters,)
-        What each centre has absorbed so far.
+        What each centre has absorbed so far, in units of 2 to the power `w_exponent`:
+        sums of weights may be out of the range of float64.
     sigmas : ndarray of shape (n_temperatures,)
         The temperatures, one a batch; the last is kept.
+    w_exponent : int
+        See `masses`.
     is_refined : bool
         Whether the rows are kept while the stream is young, to try swaps on them.
     n_batches : int
         Number of batches so far.
-    young : list of Batch
-        The batches that are kept.
-    n_rows, n_settled : int
-        Number of rows kept, and of those the centres were last fitted to.
+    young : tuple of Batch
+        The batches that are kept. They stay in this process: a pickle leaves them
+        out, and the stream that is loaded from it is not young any more.
+    n_settled : int
+        Number of rows that the centres were last fitted to.
     """
 
     centers: np.ndarray
     masses: np.ndarray
     sigmas: np.ndarray
+    w_exponent: int = 0
     is_refined: bool = False
     n_batches: int = 0
-    young: list = field(default_factory=list)
-    n_rows: int = 0
+    young: tuple = ()
     n_settled: int = 0
+
+    def __getstate__(self):
+        return {**vars(self), **GROWN_UP}
+
+    def __deepcopy__(self, memo):
+        return replace(self, **copy.deepcopy(vars(self), memo))
 
     @property
     def sigma(self):
@@ -65,27 +81,44 @@ class Stream:
         """
         if not self.is_refined:
             return self._absorb(batch, settings)
-        n_new = batch.X.shape[0]
-        n_rows, (k, d) = self.n_rows + n_new, self.centers.shape
-        enough = min(YOUNG_ROWS * k, YOUNG_NUMBERS // d)
-        is_young = n_rows < enough
+        batches = *self.young, batch
+        n_rows = sum(batch.X.shape[0] for batch in batches)
+        is_young = self._are_few(batches)
         is_due = not is_young or n_rows >= 2 * self.n_settled
         if not is_due:
             after = self._absorb(batch, settings)
-        elif n_new < enough:
-            after = self._settle(_together([*self.young, batch]), settings, n_swaps)
+        elif self._are_few([batch]):
+            after = self._settle(_together(batches), settings, n_swaps)
         else:  # too many rows to copy them
             after = self._settle(batch, settings, n_swaps)
             if self.young:
                 after = after._absorb(_together(self.young), settings)
         if not is_young:
-            return replace(after, is_refined=False, young=[], n_rows=0)
-        young = [*self.young, batch.copy()]
+            return replace(after, **GROWN_UP)
+        young = *self.young, batch.copy()
         n_settled = n_rows if is_due else self.n_settled
         n_batches = self.n_batches + 1
-        return replace(
-            after, young=young, n_rows=n_rows, n_settled=n_settled, n_batches=n_batches
-        )
+        return replace(after, young=young, n_settled=n_settled, n_batches=n_batches)
+
+    def _are_few(self, batches):
+        """Whether a stream of these batches alone is young."""
+        n_rows = sum(batch.X.shape[0] for batch in batches)
+        n_numbers = sum(numbers(batch.X).size for batch in batches)
+        return n_rows < YOUNG_ROWS * len(self.centers) and n_numbers < YOUNG_NUMBERS
+
+    def going_on_from(self, centers):
+        """The stream with centres that were changed from outside.
+
+        Centres that have only changed places keep what they have absorbed; else each
+        place keeps what its former centre had.
+        """
+        former = stored(self.centers, centers.dtype)
+        before, after = (np.lexsort(some.T[::-1]) for some in (former, centers))
+        if not np.array_equal(former[before], centers[after]):
+            return replace(self, centers=centers.astype(np.float64))
+        places = np.empty_like(before)
+        places[after] = before
+        return replace(self, centers=self.centers[places], masses=self.masses[places])
 
     def _absorb(self, batch, settings):
         """The stream after an online step."""
@@ -94,11 +127,14 @@ class Stream:
             centers, masses = absorb(
                 rows,
                 units.into(self.centers),
-                units.weights_into(self.masses),
+                scaled(self.masses, units.w_exponent - self.w_exponent),
                 float(units.into(self.sigma)),
                 settings,
             )
-        return self._moved(units, centers, masses)
+        exponent = max(self.w_exponent, units.w_exponent)
+        masses = scaled(masses, exponent - units.w_exponent)
+        masses += scaled(self.masses, exponent - self.w_exponent)
+        return self._moved(units, centers, masses, exponent)
 
     def _settle(self, batch, settings, n_swaps):
         """The stream after a fit to all its rows."""
@@ -112,14 +148,15 @@ class Stream:
                 replace(settings, tol=tol),
                 n_swaps,
             )
-        return self._moved(units, centers, masses)
+        return self._moved(units, centers, masses, units.w_exponent)
 
-    def _moved(self, units, centers, masses):
-        """The stream with other centres and masses, of a batch in its own units."""
+    def _moved(self, units, centers, masses, w_exponent):
+        """The stream with other centres, in the units of a batch, and other masses."""
         return replace(
             self,
             centers=units.back(centers),
-            masses=units.weights_back(masses),
+            masses=masses,
+            w_exponent=w_exponent,
             n_batches=self.n_batches + 1,
         )
 
@@ -137,7 +174,7 @@ def absorb(rows, centers, masses, sigma, settings):
     centers : ndarray of shape (n_clusters, n_features)
         The centres.
     masses : ndarray of shape (n_clusters,)
-        What each centre has absorbed so far.
+        What each centre has absorbed so far; may be infinite.
     sigma : float
         Temperature; 0 is the hard limit.
     settings : Settings
@@ -147,8 +184,8 @@ def absorb(rows, centers, masses, sigma, settings):
     -------
     centers : ndarray of shape (n_clusters, n_features)
         The centres, moved; those without a share stay.
-    masses : ndarray of shape (n_clusters,)
-        The masses, grown.
+    own : ndarray of shape (n_clusters,)
+        Their shares of the batch.
     """
     from .._engine.steps import EStep
     from .annealing import LEAST_MASS, LEAST_SHARE
@@ -158,10 +195,10 @@ def absorb(rows, centers, masses, sigma, settings):
     is_hard = step.soft_weight == 0.0
     heavy = step.masses > (LEAST_MASS if is_hard else LEAST_SHARE * rows.weight)
     rate = 1.0 if is_hard else settings.learning_rate
-    masses, moved = masses + step.masses, centers.copy()
-    rates = rate * step.masses[heavy] / masses[heavy]
+    own, moved = step.masses, centers.copy()
+    rates = rate * own[heavy] / (masses + own)[heavy]
     moved[heavy] += rates[:, np.newaxis] * (step.means(heavy) - centers[heavy])
-    return moved, masses
+    return moved, own
 
 
 def settle(rows, centers, sigma, settings, n_swaps):
