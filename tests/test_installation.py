@@ -73,8 +73,13 @@ def site(tmp_path):
     site = tmp_path / "site-packages"
     shutil.copytree(SOURCE, site / SOURCE.name, ignore=lambda *_: ["__pycache__"])
     yield site
-    for folder in [site, site / SOURCE.name]:
+    for folder in folders_of(site):
         folder.chmod(0o700)
+
+
+def folders_of(site):
+    """The folders of the package, and the one it is in."""
+    return {site} | {path.parent for path in site.rglob("*.py")}
 
 
 def obey_permissions():
@@ -89,8 +94,8 @@ def make_read_only(site):
     """Options that make a process unable to write into the package."""
     if not hasattr(os, "fork"):
         pytest.skip("Windows has other permissions.")
-    site.chmod(0o500)
-    (site / SOURCE.name).chmod(0o500)
+    for folder in folders_of(site):
+        folder.chmod(0o500)
     return {"package": site, "preexec_fn": obey_permissions}
 
 
@@ -115,7 +120,7 @@ def test_a_fit_needs_no_place_for_compiled_code(python, site, tmp_path):
     environment = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], nowhere)
     centers, place = python(
         fitted_without_a_place,
-        str(site / SOURCE.name),
+        *map(str, folders_of(site)),
         str(nowhere),
         environment=environment,
         **make_read_only(site),
@@ -127,7 +132,7 @@ def test_a_fit_needs_no_place_for_compiled_code(python, site, tmp_path):
 
 
 def test_a_pycache_that_is_a_file_is_no_obstacle(python, site, tmp_path):
-    for folder in {path.parent for path in (site / SOURCE.name).rglob("*.py")}:
+    for folder in folders_of(site):
         (folder / "__pycache__").touch()
     nowhere = tmp_path / "file" / "below"
     nowhere.parent.touch()

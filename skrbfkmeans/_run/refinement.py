@@ -97,7 +97,9 @@ def refine(rows, run, n_swaps, settings, random_state, task=None):
         if some is rows:
             return _refine(rows, run, n_swaps, settings, task)
         quiet = replace(settings, store_path=False)
-        few = cool(some, run.centers, np.array([run.sigma]), quiet)
+        few = cool(
+            some, run.centers, np.array([run.sigma]), replace(quiet, verbose=False)
+        )
         if not few.settled:
             return run
         few = _refine(some, few, n_swaps, quiet)
@@ -147,7 +149,8 @@ def go_on(rows, run, centers, n_kept, settings, task=None):
     run : Run
         With both histories; the same if its energy is not lower.
     """
-    rest = replace(settings, max_iter=settings.max_iter - len(run.history["sigma"]))
+    n_left = settings.max_iter - len(run.history["sigma"])
+    rest = replace(settings, max_iter=n_left, verbose=False)
     settled = cool(rows, centers, np.array([run.sigma]), rest, task=task)
     if not is_lower(settled.energy, run.energy, rows.dtype):
         return run
