@@ -24,7 +24,7 @@ import skrbfkmeans
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans.schedules import Geometric
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.process]
 
 SOURCE = Path(skrbfkmeans.__file__).parent
 X = np.random.default_rng(0).normal(size=(300, 3))
