@@ -6,7 +6,8 @@ import numpy as np
 
 # Temperatures; the squares of colder ones cannot be represented, so they are the hard
 # limit, and hotter ones make no difference.
-COLDEST, HOTTEST = 1e-150, 1e150
+COLDEST = 1e-150
+HOTTEST = 1e150
 
 # Relative to the coordinates; a shift of the centres by less is rounding.
 ROUNDING = 4.0 * np.finfo(np.float64).eps

@@ -15,8 +15,11 @@ from .._engine.units import Batch, sum_of_squares
 
 # numba comes with the first batch, not with a model that is loaded from a file.
 
-# A stream is young until it has brought so many rows a cluster, or so many numbers.
-YOUNG_ROWS, YOUNG_NUMBERS = 1000, 2**24
+# Rows a cluster; a stream that has brought fewer is young.
+YOUNG_ROWS = 1000
+
+# Numbers; a stream that has brought more is not, whatever its clusters: 128 MB.
+YOUNG_NUMBERS = 2**24
 
 
 @dataclass(eq=False)
