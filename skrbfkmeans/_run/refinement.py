@@ -51,8 +51,8 @@ LEAST_GAIN = 1e-5
 PATIENCE = 12
 CLUSTERS_PER_FAILURE = 20
 
-# Clusters; the swap that promises most is sought among as many of the best to split, and
-# as many of the best to remove.
+# Clusters; the swap that promises most is sought among as many of the best to split,
+# and as many of the best to remove.
 SHORT_LIST = 16
 
 # Centres; what a removal costs is estimated from as many of the closest others.
