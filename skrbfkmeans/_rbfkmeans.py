@@ -120,7 +120,7 @@ class RBFKMeans(
 
         * ``"auto"``: as many as promise to pay, and none if `init` is an array:
           centres that are given stay what they were meant to be.
-        * An int: at most so many.
+        * An int: at most this many.
         * None: none.
     max_iter : int, default=300
         Most EM iterations of one run, over all temperatures, those between

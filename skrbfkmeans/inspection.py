@@ -278,7 +278,7 @@ class TrajectoryDisplay:
             The features to draw. By default the two that there are, or, of more, the
             first two principal components of the rows.
         max_points : int, default=2000
-            At most so many of the rows are drawn, at even distances.
+            Most rows that are drawn; of more, some are taken at even distances.
         ax : matplotlib Axes, default=None
             Where to draw.
 

@@ -24,6 +24,30 @@ pytest.register_assert_rewrite(
 WARNINGS = "error,ignore:This process:DeprecationWarning"
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--few",
+        type=int,
+        metavar="N",
+        help="run at most N cases of each test, spread over all of them",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--few") is None:
+        return
+    cases = {}
+    for item in items:
+        function = item.nodeid.partition("[")[0]
+        cases.setdefault(function, []).append(item)
+    kept = set()
+    for some in cases.values():
+        step = max(1, len(some) / config.getoption("--few"))
+        kept |= {some[int(i)] for i in np.arange(0.0, len(some) - 0.5, step)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans._callbacks import CallbackSupportMixin
+from skrbfkmeans._sklearn import CallbackSupportMixin
 from skrbfkmeans.schedules import Constant, Cyclic, Geometric
 
 X = np.random.default_rng(0).normal(size=(300, 2))

@@ -217,7 +217,7 @@ def test_batches_that_fail_are_not_remembered():
         model.partial_fit(da.from_array(spoilt, chunks=(700, 4)))
     model.to_local().partial_fit(X[:100])
     assert model.n_steps_ == 1
-    assert sum(len(rows) for rows, _ in model._stream.young) == 500
+    assert sum(len(batch.X) for batch in model._stream.young) == 500
 
 
 def test_set_output_does_not_compute_collections():

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,8 +53,10 @@ def test_swaps_on_some_rows_help_all(monkeypatch):
 
 
 def test_swaps_that_do_not_help_all_are_not_kept(monkeypatch):
-    def spoil(rows, run, centers, n_kept, **options):
-        return go_on(rows, run, centers + 50.0, n_kept, **{**options, "max_iter": 1})
+    def spoil(rows, run, centers, n_kept, settings, task):
+        n_iter = len(run.history["sigma"]) + 1
+        settings = replace(settings, max_iter=n_iter)
+        return go_on(rows, run, centers + 50.0, n_kept, settings, task)
 
     from skrbfkmeans._run import refinement
 

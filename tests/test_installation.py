@@ -24,9 +24,10 @@ import skrbfkmeans
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans.schedules import Geometric
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.process]
 
 SOURCE = Path(skrbfkmeans.__file__).parent
+KERNELS = Path(SOURCE.name, "_engine", "kernels")
 X = np.random.default_rng(0).normal(size=(300, 3))
 
 ARRAYS = ["cluster_centers_", "labels_"]
@@ -73,8 +74,13 @@ def site(tmp_path):
     site = tmp_path / "site-packages"
     shutil.copytree(SOURCE, site / SOURCE.name, ignore=lambda *_: ["__pycache__"])
     yield site
-    for folder in [site, site / SOURCE.name]:
+    for folder in folders_of(site):
         folder.chmod(0o700)
+
+
+def folders_of(site):
+    """Where the package is, and all its folders down to that of the kernels."""
+    return [site / folder for folder in [*reversed(KERNELS.parents), KERNELS]]
 
 
 def obey_permissions():
@@ -89,8 +95,8 @@ def make_read_only(site):
     """Options that make a process unable to write into the package."""
     if not hasattr(os, "fork"):
         pytest.skip("Windows has other permissions.")
-    site.chmod(0o500)
-    (site / SOURCE.name).chmod(0o500)
+    for folder in folders_of(site):
+        folder.chmod(0o500)
     return {"package": site, "preexec_fn": obey_permissions}
 
 
@@ -115,7 +121,7 @@ def test_a_fit_needs_no_place_for_compiled_code(python, site, tmp_path):
     environment = dict.fromkeys(["HOME", "XDG_CACHE_HOME", "NUMBA_CACHE_DIR"], nowhere)
     centers, place = python(
         fitted_without_a_place,
-        str(site / SOURCE.name),
+        *map(str, folders_of(site)),
         str(nowhere),
         environment=environment,
         **make_read_only(site),
@@ -127,8 +133,7 @@ def test_a_fit_needs_no_place_for_compiled_code(python, site, tmp_path):
 
 
 def test_a_pycache_that_is_a_file_is_no_obstacle(python, site, tmp_path):
-    for folder in {path.parent for path in (site / SOURCE.name).rglob("*.py")}:
-        (folder / "__pycache__").touch()
+    (site / KERNELS / "__pycache__").touch()
     nowhere = tmp_path / "file" / "below"
     nowhere.parent.touch()
     environment = dict.fromkeys(["HOME", "XDG_CACHE_HOME"], nowhere)
@@ -163,6 +168,60 @@ def test_numba_cache_dir_is_where_compiled_code_is_kept_and_found(
     assert "data loaded from" in log
     assert "data saved to" not in log
     assert cached(tmp_path) == files
+
+
+def shared_out():
+    """The shares of rows halfway between two centres, and what numba's cache says."""
+    model = RBFKMeans(2, proba_sigma=1.0)
+    model.sigma_ = 1.0
+    model.cluster_centers_, model.n_features_in_ = np.array([[0.0], [1.0]]), 1
+    with contextlib.redirect_stdout(io.StringIO()) as log:
+        shares = model.predict_proba(np.full((3, 1), 0.5))
+    return shares.tolist(), log.getvalue()
+
+
+@pytest.mark.slow
+def test_a_change_in_a_function_that_a_kernel_calls_is_seen_from_any_file(
+    python, site, tmp_path
+):
+    places = {
+        "NUMBA_CACHE_DIR": tmp_path / "cache",
+        "NUMBA_DEBUG_CACHE": 1,
+        "PYTHONDONTWRITEBYTECODE": 1,
+    }
+    options = {"environment": places, "package": site, **COMPILING}
+    for _ in range(2):
+        shares, log = python(shared_out, **options)
+        assert shares == [[0.5, 0.5]] * 3
+    assert "data loaded from" in log
+    assert "data saved to" not in log
+
+    kernels = site / KERNELS
+    assert "def responsibility_rows" in (kernels / "responsibilities.py").read_text()
+    helper = kernels / "entmax.py"
+    text = helper.read_text()
+    assert text.count("p[j] /= total") == 1
+    helper.write_text(text.replace("p[j] /= total", "p[j] /= 2.0 * total"))
+    for is_new in (True, False):
+        shares, log = python(shared_out, **options)
+        assert shares == [[0.25, 0.25]] * 3
+        assert ("data saved to" in log) == is_new
+        assert ("data loaded from" in log) != is_new
+
+
+def log_without_stamps():
+    """`log_of_cache` where numba's index has no stamp of the name known today."""
+    from numba.core.caching import IndexDataCacheFile
+
+    IndexDataCacheFile.__init__ = lambda self, *args, **kwargs: None
+    return log_of_cache()
+
+
+def test_where_a_change_cannot_be_seen_no_compiled_code_is_kept(python, tmp_path):
+    places = {"NUMBA_CACHE_DIR": tmp_path / "cache", "NUMBA_DEBUG_CACHE": 1}
+    log = python(log_without_stamps, environment=places, **COMPILING)
+    assert "data" not in log
+    assert not cached(tmp_path)
 
 
 def fitted_with_a_full_disk():

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from skrbfkmeans import RBFKMeans
 
-pytestmark = pytest.mark.compiled
+pytestmark = [pytest.mark.compiled, pytest.mark.process]
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="There is no fork.")
 needs_sigint = pytest.mark.skipif(

@@ -42,7 +42,7 @@ def grid():
 def engine(request, monkeypatch):
     """Both ways of a trial, whatever the size of the data."""
     monkeypatch.setattr(
-        refinement, "SMALL", np.inf if request.param == "few rows" else 0.0
+        refinement, "SMALL_TRIAL", np.inf if request.param == "few rows" else 0.0
     )
 
 

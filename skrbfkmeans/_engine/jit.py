@@ -3,12 +3,19 @@
 Kernels run without the GIL, compile at first use, and keep their machine code
 on disk wherever that is possible. Where it is not (a read-only installation,
 an import from a zip file, a full disk) they are compiled in memory instead.
+
+Numba takes machine code for stale when the file of its function has changed. But
+what a kernel calls, from another file, is part of its machine code too. So here it is
+stale as soon as any file of the kernel's folder has changed, or this one.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
 
 import contextlib
+import hashlib
 import os
+from functools import lru_cache
+from pathlib import Path
 
 try:
     import numba
@@ -57,16 +64,39 @@ def jit(function=None, *, fastmath=False, inner=False):
 
 
 def _cache_if_possible(dispatcher):  # pragma: no cover
-    """Turn on numba's cache on disk, unless there is no place for it."""
-    if not os.path.isfile(dispatcher.py_func.__code__.co_filename):
+    """Turn on numba's cache on disk, if there is a place for it and it is safe.
+
+    It is safe if it can be made to see a change in any file of the folder. That takes
+    names that numba does not promise; where they are not, there is no cache.
+    """
+    path = dispatcher.py_func.__code__.co_filename
+    if not os.path.isfile(path):
         return  # imported from a zip file: numba would fail at the first call
+    if not hasattr(dispatcher, "_cache"):
+        return
+    without = dispatcher._cache
     try:
         dispatcher.enable_caching()
     except RuntimeError:  # "no locator available": no directory can be written
         return
     cache = dispatcher._cache
-    for name in ("load_overload", "save_overload"):
-        setattr(cache, name, _forgiving(cache, getattr(cache, name)))
+    try:
+        index = cache._cache_file
+        index._source_stamp = index._source_stamp, _hash_of_folder(Path(path).parent)
+        for name in ("load_overload", "save_overload"):
+            setattr(cache, name, _forgiving(cache, getattr(cache, name)))
+    except (AttributeError, OSError):
+        dispatcher._cache = without
+
+
+@lru_cache
+def _hash_of_folder(folder):  # pragma: no cover
+    """Hash of the contents of all modules in a folder, and of this one."""
+    digest = hashlib.sha256()
+    for path in [Path(__file__), *sorted(folder.glob("*.py"))]:
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return digest.digest()
 
 
 def _forgiving(cache, method):  # pragma: no cover

@@ -26,9 +26,11 @@ LEAST_SHARE = 1e-12
 # Mass; below it the sums of any centre lose digits.
 LEAST_MASS = 1e-290
 
-# In units of sigma; centres nearer to each other count as one when the schedule cools,
-# and are parted by `NUDGE`.
-GLUED, NUDGE = 1e-3, 1e-2
+# In units of sigma; centres nearer to each other count as one when the schedule cools.
+GLUED = 1e-3
+
+# In units of sigma; they are parted by this much.
+NUDGE = 1e-2
 
 # Steps; the free energy is not expected to fall by more than this many times its last
 # step.

@@ -7,7 +7,8 @@ from scipy.spatial import cKDTree
 
 # Temperatures; the squares of colder ones cannot be represented, so they are the hard
 # limit, and hotter ones make no difference.
-COLDEST, HOTTEST = 1e-150, 1e150
+COLDEST = 1e-150
+HOTTEST = 1e150
 
 # Relative to the coordinates of a centre and the spread of its rows; a move by less is
 # rounding.

@@ -11,11 +11,17 @@ from scipy import sparse
 
 from .._engine.codebook import MOST_GAPS, middle_of
 
-# Estimates are made from at most so many rows of a cluster, with so many steps of the
-# power method.
-SAMPLED_ROWS, POWER_STEPS = 64, 3
+# Rows of a cluster; estimates are made from no more.
+ROWS_PER_CLUSTER = 64
 
-EPS, TINY = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
+# Steps of the power method; a direction near the principal axis is enough.
+POWER_STEPS = 3
+
+# Relative to the mass of a cluster; a half of less weighs as much as rounding.
+EPS = np.finfo(np.float64).eps
+
+# Mass; a divisor is at least this, so that no cluster of no mass divides by zero.
+TINY = np.finfo(np.float64).tiny
 
 
 def closest_centers(centers, some, n):
@@ -50,7 +56,7 @@ class Sample:
     """
 
     def __init__(self, rows, members, centers):
-        members = [some[:: -(-len(some) // SAMPLED_ROWS) or 1] for some in members]
+        members = [some[:: -(-len(some) // ROWS_PER_CLUSTER) or 1] for some in members]
         counts = np.array([len(some) for some in members])
         indices = np.concatenate(members)
         self.labels = np.repeat(np.arange(len(counts)), counts)

@@ -27,39 +27,47 @@ from .._engine.codebook import share_width
 from .annealing import STEPS_AHEAD, cool, is_lower
 from .estimates import Sample, closest_centers
 
-# A swap concerns its two clusters, and so many of the closest to each.
+# Clusters; a swap concerns the two that it names, and this many of the closest to each.
 NEIGHBOURS = 16
 
-# They are reheated to so many times their spread, for one step, which is made with
-# about so many rows of each.
-HEAT, HEATED_ROWS = 2.0, 100
+# In units of their spread; the temperature that they are reheated to, for one step.
+HEAT = 2.0
 
-# A swap is worth a trial if the split promises to gain more than this share of what
-# the removal costs: neighbours that rearrange add to the one, and take off the other.
+# Rows of a cluster; that step is made with about as many of each.
+HEATED_ROWS = 100
+
+# Gain of the split over cost of the removal; a swap that promises less is not tried. It
+# is below 1, for neighbours that rearrange add to the gain and take off the cost.
 HOPE = 0.3
 
-# After each failure, what a cluster promises counts less by this factor.
+# What a cluster promises counts less by this factor after each failure.
 DISCOUNT = 0.7
 
-# A swap is kept if it lowers the energy by more than this share of the inertia.
+# Relative to the inertia; a swap is kept if it lowers the energy by more.
 LEAST_GAIN = 1e-5
 
-# A sweep ends with so many failures in a row, or one for so many clusters if more.
-PATIENCE, CLUSTERS_PER_FAILURE = 12, 20
+# Failures in a row; a sweep ends with as many, or with more if there are many clusters:
+# one for each `CLUSTERS_PER_FAILURE`.
+PATIENCE = 12
+CLUSTERS_PER_FAILURE = 20
 
-# The swap that promises most is found among so many clusters to split and to remove.
+# Clusters; the swap that promises most is sought among as many of the best to split,
+# and as many of the best to remove.
 SHORT_LIST = 16
 
-# What a removal costs is estimated from so many of the closest other centres.
+# Centres; what a removal costs is estimated from as many of the closest others.
 RIVALS = 6
 
-# Estimates for many clusters are made from so many numbers at a time.
-ESTIMATES = 2**20
+# Features of clusters; estimates are made for no more at a time: 8 MB of float64.
+MOST_ESTIMATES = 2**20
 
-# A trial is left to one compiled function if it computes fewer numbers than this at
-# each step, besides so many that each distance is worth.
-SMALL, DISTANCE_WORK = 4e6, 8
+# Numbers that a step computes; a trial of fewer is left to one compiled function.
+SMALL_TRIAL = 4e6
 
+# Numbers; what a distance costs besides its features.
+DISTANCE_WORK = 8
+
+# Cost of a removal; a divisor is at least this, so that one of no cost can be compared.
 TINY = np.finfo(np.float64).tiny
 
 
@@ -97,7 +105,9 @@ def refine(rows, run, n_swaps, settings, random_state, task=None):
         if some is rows:
             return _refine(rows, run, n_swaps, settings, task)
         quiet = replace(settings, store_path=False)
-        few = cool(some, run.centers, np.array([run.sigma]), quiet)
+        few = cool(
+            some, run.centers, np.array([run.sigma]), replace(quiet, verbose=False)
+        )
         if not few.settled:
             return run
         few = _refine(some, few, n_swaps, quiet)
@@ -147,7 +157,8 @@ def go_on(rows, run, centers, n_kept, settings, task=None):
     run : Run
         With both histories; the same if its energy is not lower.
     """
-    rest = replace(settings, max_iter=settings.max_iter - len(run.history["sigma"]))
+    n_left = settings.max_iter - len(run.history["sigma"])
+    rest = replace(settings, max_iter=n_left, verbose=False)
     settled = cool(rows, centers, np.array([run.sigma]), rest, task=task)
     if not is_lower(settled.energy, run.energy, rows.dtype):
         return run
@@ -213,7 +224,7 @@ class Clusters:
         return n_tried, n_kept
 
     def is_gain(self, before, after):
-        """Whether an energy has become so much lower that it counts."""
+        """Whether an energy has become lower by more than `LEAST_GAIN`."""
         least = LEAST_GAIN * self.energies.sum()
         return is_lower(after, before - least, self.rows.dtype)
 
@@ -289,7 +300,7 @@ class Clusters:
             return run.centers, run.labels, run.energy
         k, d = start.shape
         stride = max(1, rows.n_rows // (HEATED_ROWS * k))
-        if rows.n_rows * k * (d + DISTANCE_WORK) < SMALL:
+        if rows.n_rows * k * (d + DISTANCE_WORK) < SMALL_TRIAL:
             return settle_few(rows, start, heat, stride, goal, self._settings)
         few = rows.part(slice(None, None, stride))
         warm = cool(few, start, np.array([heat]), replace(self._settings, max_iter=1))
@@ -309,7 +320,7 @@ class Clusters:
         groups = np.split(order, np.cumsum(np.bincount(labels, minlength=k))[:-1])
         for j, group in zip(which, groups, strict=True):
             self._members[j] = group if indices is None else indices[group]
-        size = max(1, ESTIMATES // d)
+        size = max(1, MOST_ESTIMATES // d)
         for first in range(0, k, size):
             self._estimate(which[first : first + size])
 
@@ -327,7 +338,7 @@ class Clusters:
 
 
 def settle_few(rows, start, heat, stride, goal, settings):
-    """One soft step and then k-means, for rows so few that all else costs more."""
+    """One soft step and then k-means, by one compiled function: for few rows."""
     k, d = start.shape
     centers, norms = start.copy(), np.einsum("ij,ij->i", start, start)
     labels = np.full(rows.n_rows, -1, dtype=np.int32)

@@ -9,16 +9,22 @@ import numpy as np
 
 from .._engine import kernels
 
-# With at most this many features, distances are taken from columns in float32.
+# Features; with no more, distances are taken from columns of the rows in float32, and
+# with more from products, for several centres at a time.
 FEW_FEATURES = 16
 
-# With more, candidates are drawn for several centres at a time: at most so many, and
-# with at most so many distances to them. But at least one for so many features: to
-# load those of a row costs more than to compare it with one more candidate.
-MOST_TRIALS, MOST_SQUARES, FREE = 64, 2**24, 12
+# Candidates drawn at a time for the centres to come, where rows have many features.
+MOST_TRIALS = 64
 
-# Distances in float32 are trusted as long as their mean is so many times their
-# rounding.
+# Distances in float32 to all candidates drawn at a time: 64 MB.
+MOST_SQUARES = 2**24
+
+# Features a candidate; to load the features of a row costs as much as to compare the
+# row with one candidate for each 12 of them, so fewer candidates would save nothing.
+FEATURES_PER_TRIAL = 12
+
+# Mean squared distance over its rounding; with less, distances in float32 are not
+# trusted, and those in float64 take their place.
 TRUSTED = 100.0
 
 # The share of a squared distance of columns that counts. What is left out covers most
@@ -261,7 +267,9 @@ class BatchedTrials(Trials):
         while len(accepted) < self.n_trials and not self._is_exact:
             if self._next == len(self._batch):
                 n_ahead = 1 + min(n_before, n_left // 2)
-                size = max(n_ahead * self.n_trials, rows.n_features // FREE)
+                size = max(
+                    n_ahead * self.n_trials, rows.n_features // FEATURES_PER_TRIAL
+                )
                 former = self._batch[accepted]
                 accepted = list(range(len(accepted)))
                 self._draw_batch(former, min(size, len(self._squares)), random_state)

@@ -16,9 +16,11 @@ from .._engine.units import Batch, numbers, scaled, stored, sum_of_squares
 
 # numba comes with the first batch, not with a model that is loaded from a file.
 
-# Rows a cluster, and stored numbers; a stream is young until it has brought as many of
-# the ones or the others.
-YOUNG_ROWS, YOUNG_NUMBERS = 1000, 2**24
+# Rows a cluster; a stream that has brought fewer is young.
+YOUNG_ROWS = 1000
+
+# Stored numbers; nor is one that has brought more, however few rows: 128 MB.
+YOUNG_NUMBERS = 2**24
 
 
 # What a stream is from then on, and whatever leaves this process.

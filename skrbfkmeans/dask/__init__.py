@@ -454,10 +454,18 @@ class RBFKMeans(LocalRBFKMeans):
         return concatenate(blocks, allow_unknown_chunksizes=True)
 
     def _check_init(self, X):
-        if not dask.is_dask_collection(self.init):
-            return super()._check_init(X)
-        init = self._compute(self.init)[0]
-        return check_init(init, self.n_clusters, X.shape[1], X.dtype)
+        """As that of the plain estimator; collections are computed."""
+        if dask.is_dask_collection(self.init):
+            init = self._compute(self.init)[0]
+            return check_init(init, self.n_clusters, X.shape[1], X.dtype)
+        if callable(self.init):
+            return self._call_init
+        return super()._check_init(X)
+
+    def _call_init(self, X, n_clusters, random_state):
+        """What `init` returns, computed if it is a collection."""
+        centers = self.init(X, n_clusters, random_state=random_state)
+        return self._compute(centers)[0]
 
     # --- copies ---
 

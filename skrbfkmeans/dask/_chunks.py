@@ -220,7 +220,7 @@ def draw(chunk, units, bounds, draws, by_weight):
         Their weights, if the rows have any; how often each was drawn, if by weight.
     """
     rows = chunk.rows(units)
-    weights = None if rows.is_unweighted else rows.stored_weights
+    weights = None if chunk.batch.weights is None else rows.stored_weights
     if draws is None:
         return rows.X, weights
     start, stop = bounds[chunk.number : chunk.number + 2]
