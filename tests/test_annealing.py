@@ -464,3 +464,45 @@ def test_a_whole_weight_is_that_many_rows(blobs, alpha):
     np.testing.assert_allclose(
         once.history_["soft_fraction"], often.history_["soft_fraction"]
     )
+
+
+# --- far centres and rows -----------------------------------------------------
+
+NEAR = np.random.RandomState(0).uniform(0, 1, (80, 3))
+NEAR_CENTERS = np.array([[0.1] * 3, [0.9] * 3])
+
+
+@pytest.mark.parametrize("far", [1e4, 1e11, -1e11, 1e15])
+@pytest.mark.parametrize("alpha", [1.0, 1.5, 2.0])
+def test_a_far_centre_does_not_end_the_run_of_the_near_ones(far, alpha):
+    options = {"schedule": 0.2, "tol": 0.0, "max_iter": 60, "alpha": alpha}
+    init = np.concatenate([NEAR_CENTERS, [[far] * 3]])
+    near = RBFKMeans(2, init=NEAR_CENTERS, **options).fit(NEAR)
+    model = RBFKMeans(3, init=init, **options).fit(NEAR)
+    assert model.n_iter_ == near.n_iter_
+    assert_near = np.testing.assert_allclose
+    assert_near(model.cluster_centers_[:2], near.cluster_centers_, atol=1e-14)
+
+
+@pytest.mark.parametrize("n_far", [1, 5])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_far_rows_do_not_end_the_run_of_the_near_ones(n_far, offset):
+    options = {"schedule": 0.2, "tol": 0.0, "max_iter": 60}
+    rows = np.concatenate([NEAR, np.full((n_far, 3), 1e11)]) + offset
+    init = np.concatenate([NEAR_CENTERS, [[1e11] * 3]]) + offset
+    near = RBFKMeans(2, init=NEAR_CENTERS + offset, **options).fit(NEAR + offset)
+    model = RBFKMeans(3, init=init, **options).fit(rows)
+    np.testing.assert_allclose(
+        model.cluster_centers_[:2], near.cluster_centers_, atol=1e-12 * (1.0 + offset)
+    )
+
+
+@pytest.mark.parametrize("offset", [0.0, 1.0, 1e6])
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_without_tol_a_soft_run_ends_once_its_moves_are_rounding(offset, alpha):
+    rows = NEAR + offset
+    model = RBFKMeans(
+        4, init=rows[:4], schedule=0.1, tol=0.0, max_iter=5000, alpha=alpha
+    ).fit(rows)
+    assert model.n_iter_ < 5000
+    assert model.history_["shift"][-1] < 1e-14 * (1.0 + offset)

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 from estimator_helpers import METHODS
 from numpy.testing import assert_array_equal
+from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -416,3 +418,32 @@ def test_a_fit_that_fails_in_the_checks_has_not_loaded_the_compiler():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "False\n"
+
+
+# --- with scikit-learn's checks turned off ------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("k", [1, 3])
+def test_numbers_that_are_not_finite_are_named_even_when_taken_for_finite(kind, bad, k):
+    X = np.random.default_rng(0).normal(size=(60, 20))
+    X[7, 3] = bad
+    X = {"dense": X, "float32": X.astype("f4"), "sparse": sparse.csr_matrix(X)}[kind]
+    good = np.random.default_rng(1).normal(size=(60, 20))
+    fitted = RBFKMeans(k, random_state=0).fit(good)
+    word = "NaN" if np.isnan(bad) else "infinity"
+    with config_context(assume_finite=True):
+        for name in ("fit", "partial_fit"):
+            with pytest.raises(ValueError, match=word):
+                getattr(RBFKMeans(k, random_state=0), name)(X)
+        for name in METHODS:
+            with pytest.raises(ValueError, match=word):
+                getattr(fitted, name)(X)
+        for options in ({"init": "random"}, {"init": np.full((k, 20), bad)}):
+            with pytest.raises(ValueError, match=word):
+                RBFKMeans(k, **options).fit(X)
+        with pytest.raises(ValueError, match=word):
+            RBFKMeans(k, init=np.full((k, 20), bad)).fit(good)
+        with pytest.raises(ValueError, match=word):
+            RBFKMeans(k).fit(good, sample_weight=np.append(np.ones(59), abs(bad)))

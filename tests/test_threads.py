@@ -2,6 +2,7 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import contextlib
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from rows_helpers import dtypes, example
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from skrbfkmeans import RBFKMeans
 from skrbfkmeans._engine import threads as engine_threads
 from skrbfkmeans._engine.rows import Rows
 from skrbfkmeans._engine.steps import EStep
@@ -158,3 +160,62 @@ def test_a_blas_built_on_openmp_does_not_take_our_threads(monkeypatch):
     monkeypatch.setattr(engine_threads, "limit_blas", limit_all)
     with threadpool_limits(limits=2), Rows(np.zeros((5, 1))) as rows:
         assert rows.n_threads == 2
+
+
+class OddError(Exception):
+    """What an odd library raises."""
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("when", ["made", "selected", "limited", "restored"])
+def test_libraries_that_cannot_be_inspected_do_not_break_a_fit(monkeypatch, when):
+    """Nor those that fail half-way."""
+
+    class Limiter:
+        def restore_original_limits(self):
+            if when == "restored":
+                raise OddError
+
+    class Controller:
+        def __init__(self):
+            if when == "made":
+                raise OddError
+
+        def select(self, **_):
+            if when == "selected":
+                raise OddError
+            return self
+
+        def limit(self, **_):
+            if when == "limited":
+                raise OddError
+            return Limited()
+
+    class Limited(Limiter, contextlib.nullcontext):
+        pass
+
+    X, centers, _ = example(300, 3, 4)
+    expected = RBFKMeans(4, init=centers).fit(X)
+    monkeypatch.setattr(engine_threads, "threadpool_controller", Controller)
+    model = RBFKMeans(4, init=centers).fit(X)
+    np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)
+    np.testing.assert_array_equal(model.predict(X), expected.labels_)
+
+
+@pytest.mark.compiled
+def test_a_number_of_threads_that_cannot_be_told_does_not_break_a_fit(monkeypatch):
+    def fail():
+        raise OddError
+
+    monkeypatch.setattr(engine_threads, "effective_n_threads", fail)
+    X, centers, _ = example(300, 3, 4)
+    RBFKMeans(4, init=centers).fit(X)
+    with Threads() as threads:
+        assert threads.n == 1
+
+
+def test_each_strip_is_handed_out_once_to_however_many_threads():
+    strips, done = [range(s, s + 1) for s in range(5000)], []
+    with Threads(4) as threads:
+        threads.run(lambda s, start, stop: done.append(s), strips, heavy=True)
+    assert sorted(done) == list(range(5000))

@@ -253,3 +253,45 @@ def test_weights_that_are_all_zero_are_refused():
 def test_weights_of_another_shape_are_refused(shape):
     with pytest.raises(ValueError, match=r"(?i)sample.?weight"):
         make(n_clusters=2).fit(B, sample_weight=np.ones(shape))
+
+
+# --- weights of any magnitude -------------------------------------------------
+
+EXTREME_ROWS = np.random.default_rng(0).normal(size=(400, 3))
+RATIOS = 10.0 ** np.random.default_rng(3).uniform(-12, 4, len(EXTREME_ROWS))
+MAGNITUDES = {
+    "of many magnitudes": RATIOS,
+    "denormal": np.ceil(RATIOS % 50.0) * 5e-324,
+    "whose sum is out of range": (0.5 + RATIOS % 1.0) * 1e308,
+    "from the least to the largest": 10.0 ** np.linspace(-320, 300, len(EXTREME_ROWS)),
+    "that one row has nearly all of": np.append(
+        1e300, np.full(len(EXTREME_ROWS) - 1, 1e-300)
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+@pytest.mark.parametrize("refine", ["auto", 40, None])
+@pytest.mark.parametrize("k", [1, 2, 5, 8])
+@pytest.mark.parametrize("name", MAGNITUDES)
+def test_weights_of_any_magnitude_are_fitted_without_a_warning(name, k, refine, dtype):
+    rows = (EXTREME_ROWS * 1e-6).astype(dtype)  # or the inertia is out of range
+    model = RBFKMeans(k, random_state=0, refine=refine)
+    model.fit(rows, sample_weight=MAGNITUDES[name])
+    assert np.isfinite(model.cluster_centers_).all()
+    assert 0.0 <= model.sigma_ < np.inf
+    assert len(np.unique(model.labels_)) == k
+    assert_array_equal(model.labels_, model.predict(rows))
+
+
+@pytest.mark.parametrize("power", [-1060, -700, 700, 1010])
+@pytest.mark.parametrize("refine", ["auto", None])
+def test_scaling_all_weights_changes_nothing_but_the_inertia(power, refine):
+    weights = 1.0 + np.arange(len(EXTREME_ROWS)) % 7
+    rows = EXTREME_ROWS * 1e-3
+    model = RBFKMeans(5, random_state=0, refine=refine).fit(rows, sample_weight=weights)
+    other = RBFKMeans(5, random_state=0, refine=refine)
+    other.fit(rows, sample_weight=np.ldexp(weights, power))
+    assert_array_equal(other.cluster_centers_, model.cluster_centers_)
+    assert_array_equal(other.labels_, model.labels_)
+    assert other.sigma_ == model.sigma_
