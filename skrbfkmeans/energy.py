@@ -167,11 +167,9 @@ def free_energy(
     rows, centers, sigma, alpha, exponents = _prepare(
         X, centers, sigma, alpha, sample_weight
     )
-    from ._engine.steps import EStep
-
     with rows:
         rows.measure()
-        step = EStep(rows, alpha)(centers, sigma)
+        step = rows.e_step(alpha)(centers, sigma)
     value = unscaled_inertia(
         step.free_energy, *exponents, names="X, sigma or sample_weight"
     )

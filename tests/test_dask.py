@@ -22,7 +22,7 @@ from test_common import FIXED_START, expected_failures
 
 from skrbfkmeans import RBFKMeans as LocalRBFKMeans
 from skrbfkmeans._engine.rows import Rows
-from skrbfkmeans._engine.steps import EStep, Moments
+from skrbfkmeans._engine.steps import Moments
 from skrbfkmeans.schedules import Constant, Cyclic, Geometric
 
 dask = pytest.importorskip("dask")
@@ -522,11 +522,11 @@ def test_moments_add_up_about_any_origins(rng):
     parts = [Rows(rows[:100]), Rows(rows[100:])]
     with whole, parts[0], parts[1]:
         whole.measure()
-        expected = EStep(whole, 1.5)(centers, 2.0)
+        expected = whole.e_step(1.5)(centers, 2.0)
         moments = []
         for part in parts:
             part.box = whole.box
-            moments.append(EStep(part, 1.5)(centers, 2.0))
+            moments.append(part.e_step(1.5)(centers, 2.0))
     moved = moments[1]
     moved = Moments(moved.origins + 5.0, moved.sums - 5.0 * moved.masses[:, None],
                     moved.masses, moved.totals)  # fmt: skip

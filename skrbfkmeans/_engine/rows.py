@@ -58,15 +58,11 @@ Softmax = namedtuple("Softmax", "centers origin factor lengths rounding")
 # A row that an empty centre may be moved to.
 Candidate = namedtuple("Candidate", "cost label weight row")
 
-# The buffers of one thread.
-Work = namedtuple(
-    "Work",
-    "rows lengths scores low high who clear doubts smallest second "
-    "members gaps logits shares",
-)
+# The buffers of one thread: see `kernels.nearest` and `kernels.softmax`.
+Work = namedtuple("Work", "picked rows scores minima who lanes members candidates")
 SoftmaxWork = namedtuple(
     "SoftmaxWork",
-    "picked rows lengths scores scratch low high who rates counts block_sums",
+    "picked rows lengths scores scratch minima who rates counts block_sums",
 )
 
 
@@ -159,11 +155,11 @@ class Rows:
             self.X = X
             indptr = X.indptr.astype(np.int64, copy=False)
             arrays = X.data, X.indices, indptr
-            self.arrays = None, tuple(_read_only(array) for array in arrays)
+            self.arrays = tuple(_read_only(array) for array in arrays)
             self._row_size = max(1, X.nnz // self.n_rows)
         else:
             self.X = _read_only(X)
-            self.arrays = self.X, None
+            self.arrays = (self.X,)
             self._row_size = self.n_features
         self.box = -np.inf, np.inf
         self.n_threads, self.max_strips = None, MAX_STRIPS
@@ -245,7 +241,7 @@ class Rows:
 
         def work(s, start, stop):
             kernels.moment_rows(
-                self.X, self.stored_weights, start, stop, shift, *partial[s]
+                self.X, self.stored_weights, start, stop, shift, partial[s]
             )
 
         self.run(work, strips)
@@ -256,7 +252,7 @@ class Rows:
 
     def _sparse_variances(self):
         """Variances of the features, from the stored entries alone."""
-        data, indices, indptr = self.arrays[1]
+        data, indices, indptr = self.arrays
         self.box = np.min(data, initial=0.0), np.max(data, initial=0.0)
         d = self.n_features
         weights = np.repeat(self.weights, np.diff(indptr))
@@ -288,7 +284,7 @@ class Rows:
         """The E-steps of one run."""
         from .steps import EStep
 
-        return EStep(self, alpha)
+        return EStep(self, alpha, box=self.box)
 
     def costliest(self, centers, labels, n):
         """Rows for empty centres: the n that cost most, without those on their centres.
@@ -337,7 +333,7 @@ class Rows:
 
         def work(s, start, stop):
             kernels.label_rows(
-                *self.arrays, start, stop, codebook, self.work(len(centers)), labels
+                self.arrays, start, stop, codebook, self.work(len(centers)), labels
             )
 
         self.run(work, self.strips(len(centers)))
@@ -354,8 +350,7 @@ class Rows:
         With `sparse_output`, a CSR matrix made of small dense pieces.
         """
         codebook = self.codebook(centers)
-        two_sigma2 = 2.0 * sigma * sigma
-        width = share_width(sigma, alpha, exact=True)
+        heat = heat_of(sigma, alpha, exact=True)
         k, size = len(centers), self.n_rows
         if sparse_output:
             size = max(1, MAX_PARTIAL // (MAX_STRIPS * k))
@@ -365,9 +360,8 @@ class Rows:
 
             def work(s, start, stop, out=out, origin=origin):
                 kernels.responsibility_rows(
-                    *self.arrays, start, stop, codebook, self.work(k),
-                    kernels.as_argument(alpha), two_sigma2, width, out, origin,
-                )  # fmt: skip
+                    self.arrays, start, stop, codebook, self.work(k), heat, out, origin
+                )
 
             self.run(work, self.strips(k, 1, origin, origin + len(out)))
             pieces.append(sparse.csr_matrix(out) if sparse_output else out)
@@ -379,7 +373,7 @@ class Rows:
         out = np.empty((self.n_rows, centers.shape[0]))
 
         def work(s, start, stop):
-            kernels.distance_rows(*self.arrays, start, stop, codebook, out, 0)
+            kernels.distance_rows(self.arrays, start, stop, codebook, out, 0)
 
         self.run(work, self.strips(len(centers)))
         return out
@@ -390,9 +384,7 @@ class Rows:
         out = np.empty(self.n_rows)
 
         def work(s, start, stop):
-            kernels.label_distance_rows(
-                *self.arrays, start, stop, codebook, labels, out
-            )
+            kernels.label_distance_rows(self.arrays, start, stop, codebook, labels, out)
 
         self.run(work, self.strips(1))
         return out
@@ -412,7 +404,7 @@ class Rows:
 
         def work(s, start, stop):
             out = np.empty((stop - start, len(centers)))
-            kernels.distance_rows(*self.arrays, start, stop, codebook, out, start)
+            kernels.distance_rows(self.arrays, start, stop, codebook, out, start)
             two = np.partition(out, 1, axis=1)[:, :2]
             margins[s] = min(margins[s], np.min(two[:, 1] - two[:, 0]))
 
@@ -518,20 +510,14 @@ def make_work(k, d):
     """Buffers for blocks of dense rows with d features, or with ``d = 0`` sparse."""
     n_lanes = n_lanes_for(k)
     return Work(
+        picked=np.empty(n_lanes, dtype=np.int64),
         rows=np.ones((n_lanes, d + 1), dtype=np.float32),  # the last is for offsets
-        lengths=np.empty(n_lanes),
         scores=np.empty(k * n_lanes, dtype=np.float32),
-        low=np.empty(n_lanes, dtype=np.float32),
-        high=np.empty(n_lanes, dtype=np.float32),
+        minima=np.empty((2, n_lanes), dtype=np.float32),
         who=np.empty(n_lanes, dtype=np.int32),
-        clear=np.empty(n_lanes, dtype=bool),
-        doubts=np.empty(n_lanes),
-        smallest=np.empty(n_lanes),
-        second=np.empty(n_lanes),
+        lanes=np.empty((4, n_lanes)),
         members=np.empty(k, dtype=np.int64),
-        gaps=np.empty(k),
-        logits=np.empty(k),
-        shares=np.empty(k),
+        candidates=np.empty((3, k)),
     )
 
 
@@ -544,8 +530,7 @@ def make_softmax_work(k, d):
         lengths=np.empty(n_lanes),
         scores=np.empty((k, n_lanes)),
         scratch=np.empty(k * n_lanes),
-        low=np.empty(n_lanes),
-        high=np.empty(n_lanes),
+        minima=np.empty((2, n_lanes)),
         who=np.empty(n_lanes, dtype=np.int32),
         rates=np.empty(n_lanes),
         counts=np.empty(n_lanes, dtype=np.int64),
@@ -610,6 +595,12 @@ def share_width(sigma, alpha, exact=False):
         return 0.0
     width = two_sigma2 / (alpha - 1.0) if alpha > 1.0 else np.inf
     return width if exact else min(width, kernels.LOG_ROUNDING * two_sigma2)
+
+
+def heat_of(sigma, alpha, exact=False):
+    """The temperature as kernels want it: alpha, 2 sigma^2 and `share_width`."""
+    width = share_width(sigma, alpha, exact)
+    return kernels.as_argument(alpha), 2.0 * sigma * sigma, width
 
 
 @lru_cache

@@ -21,7 +21,7 @@ References
 import numpy as np
 
 from .._engine import kernels
-from .._engine.rows import share_width
+from .._engine.rows import heat_of
 from .annealing import STEPS_AHEAD, cool, is_lower
 from .estimates import Sample, closest_centers
 
@@ -54,9 +54,12 @@ RIVALS = 6
 # Estimates for many clusters are made from so many numbers at a time.
 ESTIMATES = 2**20
 
-# A trial is left to one compiled function if it computes fewer numbers than this at
-# each step, besides so many that each distance is worth.
-SMALL, DISTANCE_WORK = 4e6, 8
+# A trial is left to one compiled function if each of its steps takes fewer additions
+# than this: below it, all that surrounds the passes over the rows costs more.
+FEW_ADDITIONS = 4e6
+
+# What a distance costs, in additions, besides one for each feature.
+DISTANCE_WORK = 8
 
 TINY = np.finfo(np.float64).tiny
 
@@ -263,7 +266,7 @@ class Clusters:
             return run.centers, run.labels, run.energy
         k, d = start.shape
         stride = max(1, rows.n_rows // (HEATED_ROWS * k))
-        if rows.n_rows * k * (d + DISTANCE_WORK) < SMALL:
+        if rows.n_rows * k * (d + DISTANCE_WORK) < FEW_ADDITIONS:
             return settle_few(rows, start, heat, stride, goal, **options)
         few = rows.part(slice(None, None, stride))
         warm = cool(few, start, np.array([heat]), **{**options, "max_iter": 1})
@@ -302,13 +305,16 @@ class Clusters:
 
 def settle_few(rows, start, heat, stride, goal, *, alpha, max_iter, **_):
     """One soft step and then k-means, for rows so few that all else costs more."""
-    k, d = start.shape
+    data, weights, (k, d) = rows.arrays, rows.stored_weights, start.shape
     centers, norms = start.copy(), np.einsum("ij,ij->i", start, start)
     labels = np.full(rows.n_rows, -1, dtype=np.int32)
-    energy = kernels.settle_rows(
-        *rows.arrays, rows.stored_weights, centers, norms, labels,
-        np.empty(rows.n_rows), stride, kernels.as_argument(alpha), 2.0 * heat * heat,
-        share_width(heat, alpha), goal, STEPS_AHEAD, max_iter, np.empty((k, d + 1)),
-        *np.empty((3, k)), np.empty(k, dtype=np.int64),
+    lower, sums = np.empty(rows.n_rows), np.empty((k, d + 1))
+    kernels.warm_rows(
+        data, weights, np.arange(0, rows.n_rows, stride), centers, norms,
+        heat_of(heat, alpha), sums, np.empty(k, dtype=np.int64), np.empty((3, k)),
     )  # fmt: skip
+    stop = goal, STEPS_AHEAD, max_iter - 1
+    energy = kernels.settle_rows(
+        data, weights, centers, norms, labels, lower, sums, stop
+    )
     return centers, labels, energy

@@ -153,10 +153,9 @@ def absorb(rows, centers, masses, sigma, *, alpha, learning_rate):
     masses : ndarray of shape (n_clusters,)
         The masses, grown.
     """
-    from .._engine.steps import EStep
     from .annealing import LEAST_MASS, LEAST_SHARE
 
-    step = EStep(rows, alpha)(centers, sigma)
+    step = rows.e_step(alpha)(centers, sigma)
     is_hard = step.soft_weight == 0.0
     heavy = step.masses > (LEAST_MASS if is_hard else LEAST_SHARE * rows.weight)
     masses, moved = masses + step.masses, centers.copy()
@@ -186,7 +185,6 @@ def settle(rows, centers, sigma, *, n_swaps, **options):
     masses : ndarray of shape (n_clusters,)
         Their shares of the rows.
     """
-    from .._engine.steps import EStep
     from .annealing import cool
     from .refinement import refine
 
@@ -194,7 +192,7 @@ def settle(rows, centers, sigma, *, n_swaps, **options):
     run = cool(rows, centers, np.array([sigma]), **options)
     if run.settled:
         run = refine(rows, run, n_swaps, **options)
-    return run.centers, EStep(rows, options["alpha"])(run.centers, run.sigma).masses
+    return run.centers, rows.e_step(options["alpha"])(run.centers, run.sigma).masses
 
 
 def _kept(X, _, weights, w_exponent, copy=False):
