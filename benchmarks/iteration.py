@@ -22,7 +22,6 @@ from timing import interleaved
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._engine.rows import Rows
-from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans._run.annealing import m_step
 
 CASES = [(100_000, 10, 50), (50_000, 64, 100)]
@@ -51,15 +50,13 @@ def iterations(n, d, k, n_threads, repeats):
     with threadpool_limits(1, user_api="blas"), Rows(X) as rows:
         settled = centers
         for _ in range(3):
-            settled = m_step(settled, EStep(rows, 1.5, labels)(settled, 0), 1.0, 0.0)
+            settled = m_step(settled, rows.e_step(1.5)(settled, 0), 1.0, 0.0)
         spread = np.sqrt(rows.inertia(settled, rows.assign(settled)) / (n * d))
         centers = settled
 
         def em(alpha, multiple):
             sigma = multiple * spread
-            return lambda: m_step(
-                settled, EStep(rows, alpha, labels)(settled, sigma), 1.0, 0.0
-            )
+            return lambda: m_step(settled, rows.e_step(alpha)(settled, sigma), 1.0, 0.0)
 
         steps = [em(*case) for case in SOFT]
         reference, *ours = interleaved([lloyd, *steps], repeats)

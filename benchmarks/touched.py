@@ -17,7 +17,6 @@ from timing import interleaved
 from versus import DATA
 
 from skrbfkmeans._engine.rows import Rows
-from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans._run.annealing import m_step
 
 DRAWN = (
@@ -37,9 +36,9 @@ def shares(X, k, annealed):
     """Share of rows looked at, for each iteration."""
     found, centers = [], start_of(X, k)
     with Rows(X) as rows:
-        spread = np.sqrt(EStep(rows, 1.5)(centers, 0.0).free_energy / X.size)
+        spread = np.sqrt(rows.e_step(1.5)(centers, 0.0).free_energy / X.size)
         sigmas = [spread, spread / 2, spread / 4] if annealed else []
-        e_step, n_changed = EStep(rows, 1.5), np.inf
+        e_step, n_changed = rows.e_step(1.5), np.inf
         while n_changed > 0:
             sigma = sigmas.pop(0) if sigmas else 0.0
             step = e_step(centers, sigma)
@@ -56,7 +55,7 @@ def limits(X, k, repeats):
         product = np.zeros((len(X), k))
         product32 = product.astype(np.float32)
         X32, centers32 = X.astype(np.float32), centers.astype(np.float32)
-        late = EStep(rows, 1.5)
+        late = rows.e_step(1.5)
         step = late(centers, 0.0)
         settled = centers
         while step.n_changed > 0:
@@ -65,7 +64,7 @@ def limits(X, k, repeats):
         late(settled, 0.0)
         upper, lower = np.ones((2, len(X)))
         functions = [
-            lambda: EStep(rows, 1.5)(centers, 0.0),
+            lambda: rows.e_step(1.5)(centers, 0.0),
             lambda: np.dot(X, centers.T, out=product),
             lambda: np.dot(X32, centers32.T, out=product32),
             lambda: late(settled, 0.0),

@@ -10,7 +10,6 @@ from sklearn.datasets import make_blobs
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._engine.rows import Rows
-from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans._run.annealing import part_glued, relocate_empty
 from skrbfkmeans.energy import critical_sigma, hardening_sigma, responsibilities
 from skrbfkmeans.schedules import Constant, Cosine, Cyclic, Geometric, Linear
@@ -312,9 +311,8 @@ def test_several_empty_centres_get_different_rows():
 
 def test_nothing_is_relocated_when_all_rows_lie_on_their_centres():
     X, centers = np.array([[0.0], [0.0], [1.0]]), np.array([[0.0], [1.0], [9.0]])
-    labels = np.full(3, -1, dtype=np.int32)
     with Rows(X) as rows:
-        e_step = EStep(rows, 2.0, labels)
+        e_step = rows.e_step(2.0)
         step = e_step(centers, 0.0)
         masses = step.masses.copy()
         assert not relocate_empty(e_step, centers, step)

@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._engine.rows import Rows
-from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans.energy import (
     critical_sigma,
     free_energy,
@@ -117,10 +116,8 @@ def test_free_energy_of_each_row(case, dtype):
 @each("soft_em_step")
 def test_masses_of_one_step(case, dtype):
     X = np.array(case["X"], dtype=dtype)
-    labels = np.full(len(X), -1, dtype=np.int32)
     with Rows(X, weights_of(case)) as rows:
-        e_step = EStep(rows, float(case["alpha"]), labels)
-        step = e_step(np.array(case["centers"]), case["sigma"])
+        step = rows.e_step(case["alpha"])(np.array(case["centers"]), case["sigma"])
     assert_close(step.masses, case["mass"], dtype)
 
 

@@ -15,7 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from skrbfkmeans import RBFKMeans
-from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine import kernels
+from skrbfkmeans._engine.rows import Rows, heat_of
 from skrbfkmeans._run import estimates, refinement
 from skrbfkmeans._run.annealing import Settings, cool
 from skrbfkmeans._run.estimates import Sample, closest_centers
@@ -42,7 +43,7 @@ def grid():
 def engine(request, monkeypatch):
     """Both ways of a trial, whatever the size of the data."""
     monkeypatch.setattr(
-        refinement, "SMALL_TRIAL", np.inf if request.param == "few rows" else 0.0
+        refinement, "FEW_ADDITIONS", np.inf if request.param == "few rows" else 0.0
     )
 
 
@@ -409,6 +410,47 @@ def test_few_rows_settle_as_by_their_twin(blobs, kind, alpha, stride, heat):
     assert_allclose(centers, expected[0], rtol=1e-9, atol=1e-9)
     assert_array_equal(labels, expected[1])
     assert energy == pytest.approx(expected[2], rel=1e-12)
+
+
+def passes(blobs, kind):
+    """What both kernels of few rows are handed: rows, weights, centres, their norms."""
+    weights = np.random.default_rng(0).uniform(0.1, 2.0, len(blobs))
+    rows, centers = Rows(KINDS[kind](blobs), weights), blobs[:6].copy()
+    norms = np.einsum("ij,ij->i", centers, centers)
+    exact = blobs.astype(np.float32).astype(np.float64) if kind == "float32" else blobs
+    return rows, weights, centers, norms, exact
+
+
+@kinds
+@alphas
+@pytest.mark.parametrize("heat", [0.0, 0.1, 2.0])
+def test_a_soft_step_of_few_rows_is_that_of_its_twin(blobs, kind, alpha, heat):
+    rows, weights, centers, norms, exact = passes(blobs, kind)
+    some = np.arange(1, len(blobs), 3)
+    kernels.warm_rows(
+        rows.arrays, weights, some, centers, norms, heat_of(heat, alpha),
+        np.empty((6, 4)), np.empty(6, dtype=np.int64), np.empty((3, 6)),
+    )  # fmt: skip
+    step = naive.em_step(exact[some], blobs[:6], heat, alpha, weights[some])
+    assert_allclose(centers, naive.m_step(blobs[:6], step), rtol=1e-12, atol=1e-12)
+    assert_allclose(norms, np.sum(centers**2, axis=1))
+
+
+@kinds
+@pytest.mark.parametrize("n_steps", [1, 2, 300])
+def test_few_rows_take_the_steps_of_lloyd(blobs, kind, n_steps):
+    rows, weights, centers, norms, exact = passes(blobs, kind)
+    labels = np.full(len(blobs), -1, dtype=np.int32)
+    inertia = kernels.settle_rows(
+        rows.arrays, weights, centers, norms, labels, np.empty(len(blobs)),
+        np.empty((6, 4)), (np.inf, 0.0, n_steps),
+    )  # fmt: skip
+    expected, last = naive.lloyd(exact, blobs[:6], weights, n_steps)
+    assert_allclose(centers, expected, rtol=1e-12, atol=1e-12)
+    assert_array_equal(labels, last)
+    before = naive.lloyd(exact, blobs[:6], weights, n_steps - 1)[0]
+    step = naive.em_step(exact, before, 0.0, 2.0, weights)
+    assert inertia == pytest.approx(step.free_energy, rel=1e-12)
 
 
 @pytest.mark.usefixtures("engine")

@@ -23,10 +23,10 @@ clusters = pytest.mark.parametrize("k", [1, 2, 3, 7, 50])
 
 def e_step(rows, centers, sigma, alpha):
     """Moments about zero, and labels."""
-    labels = np.full(rows.n_rows, -1, dtype=np.int32)
-    step = EStep(rows, alpha, labels)(centers, sigma)
+    e_step = rows.e_step(alpha)
+    step = e_step(centers, sigma)
     sums = step.sums + step.masses[:, np.newaxis] * step.origins
-    return step, sums, labels
+    return step, sums, e_step.labels
 
 
 def assert_close(actual, expected, tolerance, scale=1.0):
@@ -253,14 +253,17 @@ def test_rows_of_zero_weight_get_a_label_and_count_for_nothing(alpha):
 
 def test_only_labels_that_change_are_counted():
     X, centers, weights = example(300, 5, 4)
-    labels = np.full(300, -1, dtype=np.int32)
     with Rows(X, weights) as rows:
         for alpha in (1.0, 1.5):
-            EStep(rows, alpha, labels)(centers, 0.5)
-            assert EStep(rows, alpha, labels)(centers, 0.5).n_changed == 0
-            labels[np.flatnonzero(weights)[:7]] = -1
-            labels[np.flatnonzero(weights == 0.0)[:5]] = -1
-            assert EStep(rows, alpha, labels)(centers, 0.5).n_changed == 7
+            e_step = rows.e_step(alpha)
+            assert e_step(centers, 0.5).n_changed == np.count_nonzero(weights)
+            memory = e_step.memory
+            memory.must_begin = True  # look at all rows
+            assert e_step(centers, 0.5).n_changed == 0
+            memory.labels[np.flatnonzero(weights)[:7]] = -1
+            memory.labels[np.flatnonzero(weights == 0.0)[:5]] = -1
+            memory.must_begin = True
+            assert EStep(rows, alpha, memory)(centers, 0.5).n_changed == 7
 
 
 def test_the_rows_are_never_written(rng):
@@ -311,12 +314,11 @@ def test_sparse_rows_give_what_their_dense_twins_give(d, alpha):
     X = np.where(np.arange(X.size).reshape(X.shape) % 3, 0.0, X)
     X[5] = 0.0
     centers[2] = X[7]  # a distance of exactly 0, after cancellation
-    labels, sparse_labels = np.full((2, 40), -1, dtype=np.int32)
     with Rows(X, weights) as dense, Rows(sparse.csr_matrix(X), weights) as rows:
         assert_close(rows.measures.variances, dense.measures.variances, 1e-13)
         for sigma in (0.0, 0.5):
-            step = EStep(dense, alpha, labels)(centers, sigma)
-            twin = EStep(rows, alpha, sparse_labels)(centers, sigma)
+            step, _, labels = e_step(dense, centers, sigma, alpha)
+            twin, _, sparse_labels = e_step(rows, centers, sigma, alpha)
             np.testing.assert_array_equal(sparse_labels, labels)
             assert_close(twin.masses, step.masses, 1e-12)
             heavy = step.masses > 0.0
@@ -345,15 +347,10 @@ def test_a_part_of_the_rows_is_kept_in_arrays_of_the_same_kind(rng, some, kind):
         X.indices, X.indptr = X.indices.astype(kind), X.indptr.astype(kind)
     with Rows(X, weights) as rows:
         part = rows.part(some)
-        for whole, piece in zip(rows.arrays, part.arrays, strict=True):
-            for a, b in zip(_arrays(whole), _arrays(piece), strict=True):
-                assert (a.dtype, a.ndim) == (b.dtype, b.ndim)
-                assert b.flags.c_contiguous
-                assert not b.flags.writeable
+        for a, b in zip(rows.arrays, part.arrays, strict=True):
+            assert (a.dtype, a.ndim) == (b.dtype, b.ndim)
+            assert b.flags.c_contiguous
+            assert not b.flags.writeable
         assert part.stored_weights.flags.c_contiguous
         np.testing.assert_array_equal(part.weights, expected_weights)
         np.testing.assert_array_equal(part.at(slice(None)), expected)
-
-
-def _arrays(rows):
-    return () if rows is None else rows if isinstance(rows, tuple) else (rows,)

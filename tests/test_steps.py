@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kernel
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch):
     """Bounds also where there is so little to do that they would not pay."""
-    monkeypatch.setattr(engine_steps, "SMALL", 0.0)
+    monkeypatch.setattr(engine_steps, "BOUNDS_PAY", 0.0)
 
 
 def blobs(d, dtype="f8"):
@@ -45,9 +45,10 @@ def steps(X, weights, centers, sigmas, alpha, pruned):
     """What each of some EM iterations finds, and how many rows were looked at."""
     found, n_picked = [], 0
     with Rows(X, weights) as rows:
-        e_step = EStep(rows, alpha, pruned=pruned)
+        e_step = rows.e_step(alpha)
         for sigma in sigmas:
             step = e_step(centers, sigma)
+            e_step.memory.must_begin |= not pruned
             n_picked += step.n_picked
             centers = m_step(centers, step, 1.0, 1e-290)
             found.append((e_step.labels.copy(), step, centers))
@@ -102,7 +103,7 @@ def test_with_little_to_do_all_rows_are_looked_at_with_the_same_result(
     X = blobs(12)
     centers, sigmas = X[:9].copy(), SCHEDULES["annealed"]
     ours, _ = steps(X, None, centers, sigmas, alpha, True)
-    monkeypatch.setattr(engine_steps, "SMALL", np.inf)
+    monkeypatch.setattr(engine_steps, "BOUNDS_PAY", np.inf)
     theirs, n_looked = steps(X, None, centers, sigmas, alpha, True)
     assert n_looked == 700 * len(sigmas)
     for (labels, step, moved), (other_labels, other, other_moved) in zip(
@@ -113,6 +114,23 @@ def test_with_little_to_do_all_rows_are_looked_at_with_the_same_result(
         np.testing.assert_allclose(moved, other_moved, atol=1e-13 * np.abs(moved).max())
 
 
+@pytest.mark.parametrize("alpha", [1.0, 1.5])
+def test_what_a_run_remembers_serves_steps_that_are_made_anew(alpha):
+    X, sigmas = blobs(12), SCHEDULES["reheated"]
+    expected, n_expected = steps(X, None, X[:9], sigmas, alpha, True)
+    centers, memory, n_picked = X[:9], None, 0
+    for sigma, (labels, step, _) in zip(sigmas, expected, strict=True):
+        with Rows(X) as rows:
+            e_step = EStep(rows, alpha, memory, rows.box)
+            found = e_step(centers, sigma)
+        memory, n_picked = e_step.memory, n_picked + found.n_picked
+        np.testing.assert_array_equal(memory.labels, labels)
+        for ours, theirs in zip(found, step, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        centers = m_step(centers, found, 1.0, 1e-290)
+    assert n_picked == n_expected
+
+
 def test_a_centre_that_loses_nearly_all_its_mass_keeps_its_digits():
     """Running sums would keep the rounding of what has left."""
     heavy, light = np.full((1, 1), 3.0), np.array([[-1.0], [-1.1], [-1.3]])
@@ -120,7 +138,7 @@ def test_a_centre_that_loses_nearly_all_its_mass_keeps_its_digits():
     weights = np.array([1e15, 1.0, 1.0, 1.0, 1e15])
     found, _ = steps(X, weights, np.array([[0.3], [9.0]]), [0.0], 1.5, True)
     with Rows(X, weights) as rows:
-        e_step = EStep(rows, 1.5)
+        e_step = rows.e_step(1.5)
         e_step(np.array([[0.3], [9.0]]), 0.0)
         for _ in range(2):
             step = e_step(np.array([[-1.0], [3.0]]), 0.0)
@@ -133,7 +151,7 @@ def test_running_sums_leave_nothing_behind_in_an_empty_cluster():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 3))
     with Rows(X, rng.uniform(size=500)) as rows:
-        e_step = EStep(rows, 1.5)
+        e_step = rows.e_step(1.5)
         e_step(np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), 0.0)
         step = e_step(np.array([[0.0, 0.0, 0.0], [1e3, 1e3, 1e3]]), 0.0)
     assert step.masses[1] == 0.0
@@ -145,7 +163,7 @@ def test_means_of_sparse_rows_are_zero_where_all_rows_are(alpha):
     X = np.random.default_rng(0).uniform(1.0, 2.0, size=(200, 6))
     X[:, 2:4] = 0.0
     with Rows(sparse.csr_matrix(X)) as rows:
-        e_step, centers = EStep(rows, alpha), X[:3] + 0.1
+        e_step, centers = rows.e_step(alpha), X[:3] + 0.1
         for sigma in (0.3, 0.1, 0.0, 0.0):
             centers = m_step(centers, e_step(centers, sigma), 1.0, 0.0)
             assert np.all(centers[:, 2:4] == 0.0)
@@ -155,10 +173,10 @@ def test_products_are_shifted_anew_once_centres_have_come_from_far_away():
     """Else rounding would leave every row in doubt for the rest of the run."""
     X = blobs(40)
     with Rows(X) as rows:
-        e_step, centers = EStep(rows, 1.5), X[:1] + 1e12
+        e_step, centers = rows.e_step(1.5), X[:1] + 1e12
         for _ in range(3):
             centers = m_step(centers, e_step(centers, 0.0), 1.0, 0.0)
-    assert np.abs(e_step._shift).max() < 100.0
+    assert np.abs(e_step.memory.shift).max() < 100.0
 
 
 @pytest.mark.parametrize("d", [2, 20])
@@ -173,13 +191,13 @@ def test_a_row_on_its_centre_is_held_once_however_near_the_next_is(sigma, d):
         rows_of = X.astype(dtype)
         start = rows_of[::5].astype(np.float64)
         with Rows(rows_of) as rows:
-            e_step = EStep(rows, 1.5)
+            e_step = rows.e_step(1.5)
             for _ in range(4):
                 step = e_step(start, sigma)
                 assert step.masses.sum() == len(X)
                 np.testing.assert_array_equal(e_step.labels, np.arange(len(X)) // 5)
                 start = start + 1e-9
-            assert not np.isnan(e_step._lower).any()
+            assert not np.isnan(e_step.memory.limits).any()
 
 
 @pytest.mark.compiled

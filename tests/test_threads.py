@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from skrbfkmeans import RBFKMeans
 from skrbfkmeans._engine import threads as engine_threads
 from skrbfkmeans._engine.rows import Rows
-from skrbfkmeans._engine.steps import EStep
 from skrbfkmeans._engine.threads import Threads, single_threaded_blas
 
 # --- strips -------------------------------------------------------------------
@@ -62,8 +61,8 @@ def every_pass(X, centers, weights):
         results += [labels, rows.inertia(centers, labels), rows.margin(centers)]
         for sigma in (0.0, 0.4):
             for alpha in (1.0, 1.5, 2.0, 3.0):
-                labels = np.full(len(X), -1, dtype=np.int32)
-                results += [*EStep(rows, alpha, labels)(centers, sigma), labels]
+                e_step = rows.e_step(alpha)
+                results += [*e_step(centers, sigma), e_step.labels]
                 results.append(rows.responsibilities(centers, sigma, alpha))
     return n_threads, [np.asarray(result).tobytes() for result in results]
 

@@ -23,15 +23,11 @@ Codebook = namedtuple("Codebook", "centers norms shift unit factor lengths round
 # The same about one origin in float64, for `kernels.softmax_rows`.
 Softmax = namedtuple("Softmax", "centers origin factor lengths rounding")
 
-# The buffers of one thread.
-Work = namedtuple(
-    "Work",
-    "rows lengths scores low high who clear doubts smallest second "
-    "members gaps logits shares",
-)
+# The buffers of one thread: see `kernels.nearest` and `kernels.softmax`.
+Work = namedtuple("Work", "picked rows scores minima who lanes members candidates")
 SoftmaxWork = namedtuple(
     "SoftmaxWork",
-    "picked rows lengths scores scratch low high who rates counts block_sums",
+    "picked rows lengths scores scratch minima who rates counts block_sums",
 )
 
 
@@ -44,20 +40,14 @@ def make_work(k, d):
     """Buffers for blocks of dense rows with d features, or with ``d = 0`` sparse."""
     n_lanes = n_lanes_for(k)
     return Work(
+        picked=np.empty(n_lanes, dtype=np.int64),
         rows=np.ones((n_lanes, d + 1), dtype=np.float32),  # the last is for offsets
-        lengths=np.empty(n_lanes),
         scores=np.empty(k * n_lanes, dtype=np.float32),
-        low=np.empty(n_lanes, dtype=np.float32),
-        high=np.empty(n_lanes, dtype=np.float32),
+        minima=np.empty((2, n_lanes), dtype=np.float32),
         who=np.empty(n_lanes, dtype=np.int32),
-        clear=np.empty(n_lanes, dtype=bool),
-        doubts=np.empty(n_lanes),
-        smallest=np.empty(n_lanes),
-        second=np.empty(n_lanes),
+        lanes=np.empty((4, n_lanes)),
         members=np.empty(k, dtype=np.int64),
-        gaps=np.empty(k),
-        logits=np.empty(k),
-        shares=np.empty(k),
+        candidates=np.empty((3, k)),
     )
 
 
@@ -70,8 +60,7 @@ def make_softmax_work(k, d):
         lengths=np.empty(n_lanes),
         scores=np.empty((k, n_lanes)),
         scratch=np.empty(k * n_lanes),
-        low=np.empty(n_lanes),
-        high=np.empty(n_lanes),
+        minima=np.empty((2, n_lanes)),
         who=np.empty(n_lanes, dtype=np.int32),
         rates=np.empty(n_lanes),
         counts=np.empty(n_lanes, dtype=np.int64),
@@ -136,6 +125,12 @@ def share_width(sigma, alpha, exact=False):
         return 0.0
     width = two_sigma2 / (alpha - 1.0) if alpha > 1.0 else np.inf
     return width if exact else min(width, kernels.LOG_ROUNDING * two_sigma2)
+
+
+def heat_of(sigma, alpha, exact=False):
+    """The temperature as kernels want it: alpha, 2 sigma^2 and `share_width`."""
+    width = share_width(sigma, alpha, exact)
+    return kernels.as_argument(alpha), 2.0 * sigma * sigma, width
 
 
 @lru_cache

@@ -11,11 +11,11 @@ from scipy import sparse
 
 from . import kernels
 from .codebook import (
+    heat_of,
     make_codebook,
     make_softmax_work,
     make_work,
     middle_of,
-    share_width,
 )
 from .passes import Measures, Passes
 from .threads import MAX_PARTIAL, MAX_STRIPS, Threads, cut
@@ -60,8 +60,8 @@ class Rows(Passes):
     Attributes
     ----------
     arrays : tuple
-        The rows as the compiled functions want them: X and None, or None and
-        ``(data, indices, indptr)``.
+        The rows as the compiled functions want them: ``(X,)``, or ``(data, indices,
+        indptr)`` of sparse rows.
     stored_weights : ndarray of shape (n_samples,)
         Weights as they want them: of size 0 if all are 1.
     """
@@ -79,11 +79,11 @@ class Rows(Passes):
             self.X = X
             indptr = X.indptr.astype(np.int64, copy=False)
             arrays = X.data, X.indices, indptr
-            self.arrays = None, tuple(_read_only(array) for array in arrays)
+            self.arrays = tuple(_read_only(array) for array in arrays)
             self._row_size = max(1, X.nnz // max(1, X.shape[0]))
         else:
             self.X = _read_only(X)
-            self.arrays = self.X, None
+            self.arrays = (self.X,)
             self._row_size = X.shape[1]
         self._n_strips = n_strips
         self.stored_weights = _read_only(np.empty(0) if weights is None else weights)
@@ -158,7 +158,7 @@ class Rows(Passes):
 
         def work(s, start, stop):
             kernels.moment_rows(
-                self.X, self.stored_weights, start, stop, shift, *partial[s]
+                self.X, self.stored_weights, start, stop, shift, partial[s]
             )
 
         self.run(work, strips)
@@ -169,7 +169,7 @@ class Rows(Passes):
 
     def _sparse_measures(self):
         """The same from the stored entries alone; the range is one for all features."""
-        data, indices, indptr = self.arrays[1]
+        data, indices, indptr = self.arrays
         d = self.n_features
         weights = np.repeat(self.weights, np.diff(indptr))
         stored = np.bincount(indices, weights, d)
@@ -247,7 +247,7 @@ class Rows(Passes):
 
         def work(s, start, stop):
             kernels.label_rows(
-                *self.arrays, start, stop, codebook, self.work(len(centers)), labels
+                self.arrays, start, stop, codebook, self.work(len(centers)), labels
             )
 
         self.run(work, self.strips(len(centers)))
@@ -264,8 +264,7 @@ class Rows(Passes):
         With `sparse_output`, a CSR matrix made of small dense pieces.
         """
         codebook = self.codebook(centers)
-        two_sigma2 = 2.0 * sigma * sigma
-        width = share_width(sigma, alpha, exact=True)
+        heat = heat_of(sigma, alpha, exact=True)
         k, size = len(centers), self.n_rows
         if sparse_output:
             size = max(1, MAX_PARTIAL // (MAX_STRIPS * k))
@@ -275,9 +274,8 @@ class Rows(Passes):
 
             def work(s, start, stop, out=out, origin=origin):
                 kernels.responsibility_rows(
-                    *self.arrays, start, stop, codebook, self.work(k),
-                    kernels.as_argument(alpha), two_sigma2, width, out, origin,
-                )  # fmt: skip
+                    self.arrays, start, stop, codebook, self.work(k), heat, out, origin
+                )
 
             self.run(work, self.strips(k, 1, origin, origin + len(out)))
             pieces.append(sparse.csr_matrix(out) if sparse_output else out)
@@ -289,7 +287,7 @@ class Rows(Passes):
         out = np.empty((self.n_rows, centers.shape[0]))
 
         def work(s, start, stop):
-            kernels.distance_rows(*self.arrays, start, stop, codebook, out, 0)
+            kernels.distance_rows(self.arrays, start, stop, codebook, out, 0)
 
         self.run(work, self.strips(len(centers)))
         return out
@@ -300,9 +298,7 @@ class Rows(Passes):
         out = np.empty(self.n_rows)
 
         def work(s, start, stop):
-            kernels.label_distance_rows(
-                *self.arrays, start, stop, codebook, labels, out
-            )
+            kernels.label_distance_rows(self.arrays, start, stop, codebook, labels, out)
 
         self.run(work, self.strips(1))
         return out
@@ -322,7 +318,7 @@ class Rows(Passes):
 
         def work(s, start, stop):
             out = np.empty((stop - start, len(centers)))
-            kernels.distance_rows(*self.arrays, start, stop, codebook, out, start)
+            kernels.distance_rows(self.arrays, start, stop, codebook, out, start)
             two = np.partition(out, 1, axis=1)[:, :2]
             margins[s] = min(margins[s], np.min(two[:, 1] - two[:, 0]))
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from .._engine import kernels
-from .._engine.codebook import share_width
+from .._engine.codebook import heat_of
 from .annealing import STEPS_AHEAD, cool, is_lower
 from .estimates import Sample, closest_centers
 
@@ -61,10 +61,11 @@ RIVALS = 6
 # Features of clusters; estimates are made for no more at a time: 8 MB of float64.
 MOST_ESTIMATES = 2**20
 
-# Numbers that a step computes; a trial of fewer is left to one compiled function.
-SMALL_TRIAL = 4e6
+# Additions of a step; a trial of fewer is left to compiled functions alone: below that,
+# all that surrounds the passes over the rows costs more.
+FEW_ADDITIONS = 4e6
 
-# Numbers; what a distance costs besides its features.
+# Additions; what a distance costs besides one for each feature.
 DISTANCE_WORK = 8
 
 # Cost of a removal; a divisor is at least this, so that one of no cost can be compared.
@@ -300,7 +301,7 @@ class Clusters:
             return run.centers, run.labels, run.energy
         k, d = start.shape
         stride = max(1, rows.n_rows // (HEATED_ROWS * k))
-        if rows.n_rows * k * (d + DISTANCE_WORK) < SMALL_TRIAL:
+        if rows.n_rows * k * (d + DISTANCE_WORK) < FEW_ADDITIONS:
             return settle_few(rows, start, heat, stride, goal, self._settings)
         few = rows.part(slice(None, None, stride))
         warm = cool(few, start, np.array([heat]), replace(self._settings, max_iter=1))
@@ -338,15 +339,18 @@ class Clusters:
 
 
 def settle_few(rows, start, heat, stride, goal, settings):
-    """One soft step and then k-means, by one compiled function: for few rows."""
-    k, d = start.shape
+    """One soft step and then k-means, by compiled functions alone: for few rows."""
+    data, weights, (k, d) = rows.arrays, rows.stored_weights, start.shape
     centers, norms = start.copy(), np.einsum("ij,ij->i", start, start)
     labels = np.full(rows.n_rows, -1, dtype=np.int32)
-    energy = kernels.settle_rows(
-        *rows.arrays, rows.stored_weights, centers, norms, labels,
-        np.empty(rows.n_rows), stride, kernels.as_argument(settings.alpha),
-        2.0 * heat * heat, share_width(heat, settings.alpha), goal, STEPS_AHEAD,
-        settings.max_iter, np.empty((k, d + 1)),
-        *np.empty((3, k)), np.empty(k, dtype=np.int64),
+    lower, sums = np.empty(rows.n_rows), np.empty((k, d + 1))
+    kernels.warm_rows(
+        data, weights, np.arange(0, rows.n_rows, stride), centers, norms,
+        heat_of(heat, settings.alpha), sums, np.empty(k, dtype=np.int64),
+        np.empty((3, k)),
     )  # fmt: skip
+    stop = goal, STEPS_AHEAD, settings.max_iter - 1
+    energy = kernels.settle_rows(
+        data, weights, centers, norms, labels, lower, sums, stop
+    )
     return centers, labels, energy

@@ -119,28 +119,28 @@ class Distances:
         """Make a row a centre, the t-th of the last trials."""
         rows = self.rows
         center = rows.at([index])
-        norms, bit = np.einsum("ij,ij->i", center, center), np.uint8(1 << (t % 8))
+        center = center, np.einsum("ij,ij->i", center, center)
+        near, bit = (self.closest, self.masks), np.uint8(1 << (t % 8))
 
         def work(_, start, stop):
             kernels.claim_rows(
-                *rows.arrays, start, stop, center, norms, self.masks, bit,
-                rows.stored_weights, self.closest, self._left,
-                np.empty(kernels.BLOCK, dtype=np.int64),
+                rows.arrays, rows.stored_weights, start, stop, center, bit, near,
+                self._left, np.empty(kernels.BLOCK, dtype=np.int64),
             )  # fmt: skip
 
         rows.run(work, self.strips)
 
-    def gains(self, kernel, table, which, *options):
+    def gains(self, kernel, table, which, scale):
         """What each trial would take off the weighted sum of squared distances.
 
         As the kernel finds it in all strips, from a table and what stands in it.
         """
+        near = self.closest, self.masks
         parts = np.zeros((len(self.strips), len(which)))
 
         def work(s, start, stop):
             kernel(
-                table, which, start, stop, *options,
-                self._weights, self.closest, self.masks, parts[s],
+                table, which, start, stop, scale, self._weights, near, parts[s],
                 np.empty((3, kernels.BLOCK), dtype=np.float32),
             )  # fmt: skip
 
@@ -197,7 +197,7 @@ class Trials:
 
         def work(_, start, stop):
             out = np.empty((stop - start, n_trials))
-            kernels.distance_rows(*rows.arrays, start, stop, codebook, out, start)
+            kernels.distance_rows(rows.arrays, start, stop, codebook, out, start)
             out *= keep / unit2
             squares[:, start:stop] = np.minimum(out, largest).T
 
@@ -235,10 +235,10 @@ class ColumnTrials(Trials):
         if self.distances.mean <= TRUSTED * self._doubt * self._unit2:
             return self.draw_exact(random_state)
         drawn = self.distances.draw(self.n_trials, random_state)
+        scale = np.float32(KEEP), np.float32(self._doubt), self._unit2
         return drawn, self.distances.gains(
-            kernels.try_columns, self._columns, drawn, np.float32(KEEP),
-            np.float32(self._doubt), self._unit2,
-        )  # fmt: skip
+            kernels.try_columns, self._columns, drawn, scale
+        )
 
 
 class BatchedTrials(Trials):
@@ -302,7 +302,7 @@ class BatchedTrials(Trials):
 
         def work(_, start, stop):
             kernels.square_rows(
-                *rows.arrays, start, stop, codebook, rows.work(size), self._squares
+                rows.arrays, start, stop, codebook, rows.work(size), self._squares
             )
 
         rows.run(work, rows.strips(size))

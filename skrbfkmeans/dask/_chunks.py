@@ -47,7 +47,7 @@ class Chunk:
         The rows and their weights.
     number : int
         Which of all chunks it is.
-    memory : tuple of Turn and EStep, or None
+    memory : tuple of Turn and Memory, or None
         What the last E-step has left: labels, bounds and running sums. They do not
         travel, and do not go to the disk: they cost but one full pass.
     """
@@ -148,15 +148,13 @@ def share(chunk, units, turn, alpha, box, centers, sigma):
     with chunk.rows(units) as rows:
         if rows.n_rows == 0 or rows.weight == 0.0:
             return None, 0
-        memory, chunk.memory = chunk.memory, None
-        if memory is not None and memory[0] == (turn.run, turn.step - 1):
-            e_step = memory[1]
-            e_step.rows = rows
-        else:
-            e_step = EStep(rows, alpha, box=box)
+        former, memory = chunk.memory or (None, None)
+        chunk.memory = None  # nothing half done is left, if a step fails
+        if former != (turn.run, turn.step - 1):
+            memory = None
+        e_step = EStep(rows, alpha, memory, box)
         moments = e_step(centers, sigma)
-        e_step.rows = None
-        chunk.memory = turn, e_step
+        chunk.memory = turn, e_step.memory
     key = chunk.number.to_bytes(8, "little")
     mark = hashlib.blake2b(e_step.labels.tobytes(), digest_size=8, key=key)
     return moments, int.from_bytes(mark.digest(), "little")

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from ..jit import jit
+from .e_step import FALLEN, MOVED
 
 
 @jit
@@ -35,11 +36,11 @@ def fill_codebook(centers, shift, rounding, factor, lengths):
 
 
 @jit
-def follow(centers, former, moved, fallen):
+def follow(centers, former, moves):
     """Tell the bounds how far centres have moved.
 
-    ``moved[j]`` grows by the move of centre j, ``fallen[j]`` by the longest of
-    all others.
+    ``moves[MOVED, j]`` grows by the move of centre j, ``moves[FALLEN, j]`` by the
+    longest of all others.
     """
     first, second, who = 0.0, 0.0, 0
     for j in range(centers.shape[0]):
@@ -48,10 +49,10 @@ def follow(centers, former, moved, fallen):
             difference = centers[j, f] - former[j, f]
             total += difference * difference
         move = np.sqrt(total)
-        moved[j] += move
+        moves[MOVED, j] += move
         if move > first:
             first, second, who = move, first, j
         elif move > second:
             second = move
     for j in range(centers.shape[0]):
-        fallen[j] += second if j == who else first
+        moves[FALLEN, j] += second if j == who else first

@@ -12,24 +12,29 @@ CANCELLATION = 1e-3
 
 
 @jit(inner=True)
-def squared_distance(X, csr, i, centers, norms, j):
+def squared_distance(data, i, centers, norms, j):
     """Squared distance of row i and centre j, in one fixed order of summation.
 
     `norms`, the squared lengths of the centres, are for sparse rows only. Call it
     with indices of one type, int64, so that it is compiled once.
     """
     value = 0.0
-    if X is not None:
-        value = dense_squared_distance(X, i, centers, j)
-    if csr is not None:
-        value = sparse_squared_distance(csr, i, centers, norms, j)
+    if len(data) == 1:
+        value = dense_squared_distance(data[0], i, centers, j)
+    else:
+        value = sparse_squared_distance(data, i, centers, norms, j)
     return value
 
 
 @jit(inner=True)
-def sparse_squared_distance(csr, i, centers, norms, j):
-    """`squared_distance` of a sparse row."""
-    values, indices, indptr = csr
+def sparse_squared_distance(data, i, centers, norms, j):
+    """`squared_distance` of a sparse row.
+
+    Where the row stores a value, the difference is squared. Everywhere else the
+    centre alone counts, and what it has there is its squared length less the squares
+    where the row stores a value: a difference, which may cancel.
+    """
+    values, indices, indptr = data
     near, shared = 0.0, 0.0
     for p in range(indptr[i], indptr[i + 1]):
         c = centers[j, indices[p]]
@@ -39,6 +44,7 @@ def sparse_squared_distance(csr, i, centers, norms, j):
     rest = norms[j] - shared
     if near + rest >= CANCELLATION * norms[j]:
         return near + rest
+    # Little is left of the difference: add up what stands between the stored values.
     rest, p, stop = 0.0, indptr[i], indptr[i + 1]
     for f in range(centers.shape[1]):
         if p < stop and indices[p] == f:
@@ -54,7 +60,7 @@ def dense_squared_distance(X, i, centers, j):
 
     The order of summation is the compiler's, and the same wherever it is called.
     """
-    x, c = X[np.uint64(i)], centers[np.uint64(j)]
+    x, c = X[np.uint64(i)], centers[np.uint64(j)]  # unsigned: no negative index
     total = 0.0
     for f in range(c.size):
         difference = x[f] - c[f]
@@ -63,18 +69,18 @@ def dense_squared_distance(X, i, centers, j):
 
 
 @jit
-def label_distance_rows(X, csr, start, stop, codebook, labels, out):
+def label_distance_rows(data, start, stop, codebook, labels, out):
     """Squared distance of each row to the centre that its label names."""
     for i in range(start, stop):
         j = np.int64(labels[i])
-        out[i] = squared_distance(X, csr, i, codebook.centers, codebook.norms, j)
+        out[i] = squared_distance(data, i, codebook.centers, codebook.norms, j)
 
 
 @jit
-def distance_rows(X, csr, start, stop, codebook, out, origin):
+def distance_rows(data, start, stop, codebook, out, origin):
     """Squared distance of each row to each centre into `out`, from row `origin` on."""
     for i in range(start, stop):
         for j in range(codebook.lengths.size):
             out[i - origin, j] = squared_distance(
-                X, csr, i, codebook.centers, codebook.norms, j
+                data, i, codebook.centers, codebook.norms, j
             )

@@ -1,4 +1,4 @@
-"""The nearest centre of each row, found by a matrix product and bounds on its error.
+"""The nearest centre of each row, by a matrix product and bounds on its rounding.
 
 Rows are worked on in blocks, and inside a block the rows are the lanes: the
 score of centre ``j`` for row ``i`` stands at ``scores[j, i]``, so that the two
@@ -8,6 +8,19 @@ Scores come from a matrix product in float32, ``||c||^2 - 2 <x, c>``, whose
 rounding error is bounded. They only nominate: wherever a decision could hang on
 that error, the distances in question are computed by `squared_distance`. So a
 label never depends on which rows happen to stand in the same block.
+
+A kernel that works on blocks is handed the buffers of its thread, `work`:
+
+- ``picked`` (lanes,): which rows stand in the lanes,
+- ``rows`` (lanes, features + 1): they themselves, less the codebook's shift, in its
+  unit; and a one, which takes up the ``||c||^2`` in the product,
+- ``scores``: room for the scores, of any number of lanes,
+- ``minima`` (2, lanes): the two least scores, `LOW` and `HIGH`,
+- ``who`` (lanes,): whose the least is,
+- ``lanes`` (4, lanes): what is found out about each row, `LENGTH`, `LIMIT`,
+  `SMALLEST` and `SECOND`,
+- ``members`` (centres,): the candidates of the one row in doubt, and
+- ``candidates`` (3, centres): their `GAPS`, `LOGITS` and `SHARES`.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -17,10 +30,87 @@ import numpy as np
 from ..jit import FAST, jit
 from .distances import squared_distance
 
-# Scores are float32, in units of the farthest centre. They may lose so much by
-# underflow, and are not used for rows whose squared length is larger than this, nor
-# if in the user's units a doubt is so small that float64 could lose it.
-UNDERFLOW, OVERFLOW, LEAST_DOUBT = 1e-32, 1e30, 1e-290
+# What a squared length or a score in float32, in units of the codebook, may lose by
+# underflow: far more than the least normal number, 1e-38, times any number of them.
+UNDERFLOW = 1e-32
+
+# Rows whose squared length, in units of the codebook, is larger get no use of their
+# scores, for these may overflow: float32 ends at 3e38.
+OVERFLOW = 1e30
+
+# Nor do rows whose doubt, in squared units of the user, is not larger: float64 could
+# lose it, for it ends at 1e-308.
+LEAST_DOUBT = 1e-290
+
+# Rows of ``work.minima``: the least score of each lane, and the second least.
+LOW, HIGH = range(2)
+
+# Rows of ``work.lanes``: squared length in units of the codebook; the score up to
+# which a centre is a candidate, or -inf where the nearest is known; and, in squared
+# units of the user, the squared distance to the nearest centre, or an upper bound on
+# it, and a lower bound on the squared distance to all others.
+LENGTH, LIMIT, SMALLEST, SECOND = range(4)
+
+# Rows of ``work.candidates``: squared distances less the smallest, and room for what
+# is made of them.
+GAPS, LOGITS, SHARES = range(3)
+
+
+# --- scores ------------------------------------------------------------------
+
+
+@jit(fastmath=FAST, inner=True)
+def load_rows(X, picked, shift, per_unit, rows, lengths):
+    """Copy some rows less `shift`, times `per_unit`, and their squared lengths."""
+    for i in range(picked.size):
+        x, total = X[picked[i]], 0.0
+        for f in range(shift.size):
+            value = (x[f] - shift[f]) * per_unit
+            rows[i, f] = value
+            total += value * value
+        lengths[i] = total
+
+
+@jit(fastmath=FAST, inner=True)
+def score_sparse_rows(data, picked, factor, per_unit, scores, lengths, dots):
+    """`score_rows` of sparse rows; `dots` is scratch for one of them."""
+    values, indices, indptr = data
+    for i in range(picked.size):
+        dots[:] = factor[factor.shape[0] - 1]
+        total = 0.0
+        for p in range(indptr[picked[i]], indptr[picked[i] + 1]):
+            value, column = values[p] * per_unit, factor[indices[p]]
+            total += value * value
+            for j in range(dots.size):
+                dots[j] += value * column[j]
+        lengths[i] = total
+        for j in range(dots.size):
+            scores[j, i] = dots[j]
+
+
+@jit(inner=True)
+def score_rows(data, picked, codebook, work):
+    """Score some rows, no more than a block.
+
+    A squared distance in units of the codebook is the row's `LENGTH` plus ``scores[j,
+    i]``, less at most the codebook's `rounding` times the squared length of the row,
+    plus at most the same and twice that of the centre.
+
+    Returns the scores, of shape (centres, lanes).
+    """
+    lengths, k = work.lanes[LENGTH], codebook.lengths.size
+    n_lanes = min((picked.size + 15) // 16 * 16, lengths.size)  # whole vectors
+    per_unit = 1.0 / codebook.unit
+    scores = work.scores[: k * n_lanes].reshape((k, n_lanes))
+    if len(data) == 1:
+        load_rows(data[0], picked, codebook.shift, per_unit, work.rows, lengths)
+        np.dot(codebook.factor, work.rows[:n_lanes].T, scores)
+    else:
+        dots = work.candidates[SHARES]
+        score_sparse_rows(
+            data, picked, codebook.factor, per_unit, scores, lengths, dots
+        )
+    return scores
 
 
 @jit(inner=True)
@@ -35,11 +125,12 @@ def two_least(value, j, low, high, who):
 
 
 @jit(inner=True)
-def two_smallest(scores, low, high, who):
+def two_smallest(scores, minima, who):
     """The two smallest of ``scores[j, i]`` over j, for each lane i.
 
-    `who` gets the first j of the smallest. With one centre, `high` is infinite.
+    `who` gets the first j of the smallest. With one centre, the second is infinite.
     """
+    low, high = minima[LOW], minima[HIGH]
     k, n_lanes = scores.shape
     for i in range(n_lanes):
         low[i], high[i], who[i] = np.inf, np.inf, 0
@@ -62,139 +153,98 @@ def two_smallest(scores, low, high, who):
         j += 1
 
 
-# --- blocks of rows ----------------------------------------------------------
-#
-# `codebook` and `work` are the named tuples of `rows`. `weights` of size 0
-# stands for ones.
-
-
-@jit(fastmath=FAST, inner=True)
-def load_rows(X, picked, shift, per_unit, rows, lengths):
-    """Copy some rows less `shift`, times `per_unit`, and their squared lengths."""
-    for i in range(picked.size):
-        x, total = X[picked[i]], 0.0
-        for f in range(shift.size):
-            value = (x[f] - shift[f]) * per_unit
-            rows[i, f] = value
-            total += value * value
-        lengths[i] = total
-
-
-@jit(fastmath=FAST, inner=True)
-def score_sparse_rows(csr, picked, factor, per_unit, scores, lengths, dots):
-    """`score_rows` of sparse rows; `dots` is scratch for one of them."""
-    values, indices, indptr = csr
-    for i in range(picked.size):
-        dots[:] = factor[factor.shape[0] - 1]
-        total = 0.0
-        for p in range(indptr[picked[i]], indptr[picked[i] + 1]):
-            value, column = values[p] * per_unit, factor[indices[p]]
-            total += value * value
-            for j in range(dots.size):
-                dots[j] += value * column[j]
-        lengths[i] = total
-        for j in range(dots.size):
-            scores[j, i] = dots[j]
-
-
-@jit(inner=True)
-def score_rows(X, csr, picked, codebook, work):
-    """Score some rows, no more than a block.
-
-    A squared distance in units of the codebook is ``work.lengths[i] +
-    scores[j, i]``, less at most the codebook's `rounding` times the squared
-    length of the row, plus at most the same and twice that of the centre.
-
-    Returns the scores, of shape (centres, lanes).
-    """
-    n_lanes = min((picked.size + 15) // 16 * 16, work.lengths.size)  # whole vectors
-    k, per_unit = codebook.lengths.size, 1.0 / codebook.unit
-    scores = work.scores[: k * n_lanes].reshape((k, n_lanes))
-    if X is not None:
-        load_rows(X, picked, codebook.shift, per_unit, work.rows, work.lengths)
-        np.dot(codebook.factor, work.rows[:n_lanes].T, scores)
-    if csr is not None:
-        score_sparse_rows(
-            csr, picked, codebook.factor, per_unit, scores, work.lengths, work.shares
-        )
-    return scores
+# --- decisions ---------------------------------------------------------------
 
 
 @jit(inner=True)
 def find_nearest(scores, n_rows, codebook, work, width):
     """Find the nearest centre of each of the n rows that have been scored.
 
-    Where scores tell that every other centre is more than `width` farther, in
-    squared distance, the lane is ``clear``: ``who`` is the nearest,
-    ``smallest`` an upper bound on its squared distance, and ``second`` a lower
-    bound on that of all others. Where they do not, `list_candidates` is for.
+    Two scores of a row are in the order of its distances if they differ by more than
+    the `doubt`: either may be wrong by half of it, through rounding in proportion to
+    the squared lengths of row and centre, and through underflow.
+
+    Where scores tell so that every other centre is more than `width` farther, in
+    squared distance, ``who`` is the nearest, and ``lanes[LIMIT, i]`` is -inf. Where
+    they do not, `list_candidates` is for, and every centre whose score is not above
+    the limit is one. It is infinite where scores are of no use.
     """
-    two_smallest(scores, work.low, work.high, work.who)
+    two_smallest(scores, work.minima, work.who)
+    minima, lanes, lengths = work.minima, work.lanes, codebook.lengths
     unit2 = codebook.unit * codebook.unit
     for i in range(n_rows):
-        length = work.lengths[i]
-        low, high = np.float64(work.low[i]), np.float64(work.high[i])
-        rough = codebook.rounding * (length + codebook.lengths[work.who[i]])
+        length = lanes[LENGTH, i]
+        low, high = np.float64(minima[LOW, i]), np.float64(minima[HIGH, i])
+        rough = codebook.rounding * (length + lengths[work.who[i]])
         doubt = 2.0 * (rough + UNDERFLOW)
         is_usable = (length < OVERFLOW) & (doubt * unit2 > LEAST_DOUBT)
         gap = high - low - doubt
-        work.clear[i] = is_usable & (gap > 0.0) & (gap * unit2 >= width)
-        work.doubts[i] = doubt if is_usable else np.inf
-        work.smallest[i] = max(low + length + doubt, 0.0) * unit2
-        work.second[i] = max(high + length - doubt, 0.0) * unit2
+        is_clear = is_usable & (gap > 0.0) & (gap * unit2 >= width)
+        limit = low + width / unit2 + doubt
+        second = high if is_clear else limit  # the least score not looked at
+        lanes[LIMIT, i] = -np.inf if is_clear else limit if is_usable else np.inf
+        lanes[SMALLEST, i] = max(low + length + doubt, 0.0) * unit2
+        lanes[SECOND, i] = max(second + length - doubt, 0.0) * unit2
 
 
 @jit(inner=True)
-def list_candidates(X, csr, row, i, scores, codebook, work, width):
+def list_candidates(data, row, i, scores, codebook, work, width):
     """List the centres that can have a share in the row of lane i.
 
     Those are the centres less than `width` farther, in squared distance, than
     the nearest. They stand in ``work.members`` in increasing order, their
-    squared distances less the smallest in ``work.gaps``. Sets ``who`` to the
-    first of the nearest, ``smallest`` to its squared distance, and ``second``
-    to a lower bound on that of all others.
+    squared distances less the smallest in ``work.candidates[GAPS]``. Sets ``who`` to
+    the first of the nearest, `SMALLEST` to its squared distance, and `SECOND` to a
+    lower bound on that of all others.
 
     Returns how many there are.
     """
-    unit2, n_centers = codebook.unit * codebook.unit, codebook.lengths.size
-    limit = work.low[i] + width / unit2 + work.doubts[i]
+    lanes, members, gaps = work.lanes, work.members, work.candidates[GAPS]
+    limit, n_centers = lanes[LIMIT, i], codebook.lengths.size
     n = 0
     for j in range(n_centers):  # no branch: most guesses of one would fail
-        work.members[n] = j
-        n += (scores[j, i] <= limit) | (work.doubts[i] == np.inf)
+        members[n] = j
+        n += not scores[j, i] > limit  # nor is a score that is not a number
     best, smallest = 0, np.inf
     for c in range(n):
         value = squared_distance(
-            X, csr, row, codebook.centers, codebook.norms, work.members[c]
+            data, row, codebook.centers, codebook.norms, members[c]
         )
-        work.gaps[c] = value
+        gaps[c] = value
         if value < smallest:
             best, smallest = c, value
-    second = np.inf
-    if n < n_centers:
-        second = max(limit + work.lengths[i] - work.doubts[i], 0.0) * unit2
-    work.who[i] = work.members[best]
+    second = lanes[SECOND, i] if n < n_centers else np.inf
+    work.who[i] = members[best]
     n_members = 0
     for c in range(n):
         if c != best:
-            second = min(second, work.gaps[c])
-        gap = work.gaps[c] - smallest
+            second = min(second, gaps[c])
+        gap = gaps[c] - smallest
         if gap < width or c == best:
-            work.members[n_members], work.gaps[n_members] = work.members[c], gap
+            members[n_members], gaps[n_members] = members[c], gap
             n_members += 1
-    work.smallest[i], work.second[i] = smallest, second
+    lanes[SMALLEST, i], lanes[SECOND, i] = smallest, second
     return n_members
 
 
 @jit
-def label_rows(X, csr, start, stop, codebook, work, labels):
+def label_rows(data, start, stop, codebook, work, labels):
     """Nearest centre of each row; the first, in case of ties."""
-    n_lanes = work.lengths.size
+    n_lanes = work.picked.size
     for first in range(start, stop, n_lanes):
-        picked = np.arange(first, min(first + n_lanes, stop))
-        scores = score_rows(X, csr, picked, codebook, work)
+        picked = pick_all(first, stop, work.picked)
+        scores = score_rows(data, picked, codebook, work)
         find_nearest(scores, picked.size, codebook, work, 0.0)
         for i in range(picked.size):
-            if not work.clear[i]:
-                list_candidates(X, csr, picked[i], i, scores, codebook, work, 0.0)
+            if work.lanes[LIMIT, i] > -np.inf:
+                list_candidates(data, picked[i], i, scores, codebook, work, 0.0)
             labels[picked[i]] = work.who[i]
+
+
+@jit(inner=True)
+def pick_all(first, stop, picked):
+    """The rows from `first` on that fill a block, or end before `stop`."""
+    n = min(picked.size, stop - first)
+    for i in range(n):
+        picked[i] = first + i
+    return picked[:n]

@@ -1,4 +1,4 @@
-"""Responsibilities of each row, as `predict_proba` returns them."""
+"""Responsibilities of each row, all of them, as `predict_proba` returns them."""
 
 # SPDX-License-Identifier: BSD-3-Clause
 
@@ -6,38 +6,49 @@ import numpy as np
 
 from ..jit import jit
 from .entmax import entmax_row
-from .nearest import find_nearest, list_candidates, score_rows
+from .nearest import (
+    GAPS,
+    LIMIT,
+    LOGITS,
+    SHARES,
+    find_nearest,
+    list_candidates,
+    pick_all,
+    score_rows,
+)
 
 
 @jit
-def responsibility_rows(
-    X, csr, start, stop, codebook, work, alpha, two_sigma2, width, out, origin
-):
+def responsibility_rows(data, start, stop, codebook, work, heat, out, origin):
     """Responsibilities of each row into `out`, which begins with row `origin`.
+
+    `heat` is (alpha, 2 sigma^2, width), as in `share_rows`.
 
     Where rounding makes an earlier centre's share equal to the nearest one's,
     the latter is raised by one unit in the last place, so that the argmax of a
     row is always its label.
     """
-    n_lanes = work.lengths.size
-    for first in range(start, stop, n_lanes):
-        picked = np.arange(first, min(first + n_lanes, stop))
-        scores = score_rows(X, csr, picked, codebook, work)
+    alpha, two_sigma2, width = heat
+    members, gaps = work.members, work.candidates[GAPS]
+    logits, found = work.candidates[LOGITS], work.candidates[SHARES]
+    for first in range(start, stop, work.picked.size):
+        picked = pick_all(first, stop, work.picked)
+        scores = score_rows(data, picked, codebook, work)
         find_nearest(scores, picked.size, codebook, work, width)
         for i in range(picked.size):
             shares, n = out[picked[i] - origin], 1
             shares[:] = 0.0
-            if not work.clear[i]:
-                n = list_candidates(X, csr, picked[i], i, scores, codebook, work, width)
+            if work.lanes[LIMIT, i] > -np.inf:
+                n = list_candidates(data, picked[i], i, scores, codebook, work, width)
             nearest = work.who[i]
             shares[nearest] = 1.0
             if n == 1:
                 continue
             for c in range(n):
-                work.logits[c] = -work.gaps[c] / two_sigma2
-            entmax_row(work.logits, n, alpha, work.shares)
+                logits[c] = -gaps[c] / two_sigma2
+            entmax_row(logits, n, alpha, found)
             for c in range(n):
-                shares[work.members[c]] = work.shares[c]
+                shares[members[c]] = found[c]
             for j in range(nearest):
                 if shares[j] >= shares[nearest]:
                     shares[nearest] = np.nextafter(shares[j], out.dtype.type(2.0))

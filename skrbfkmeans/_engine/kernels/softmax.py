@@ -6,16 +6,20 @@ import numpy as np
 
 from ..jit import jit
 from .distances import dense_squared_distance
-from .e_step import CHANGED, INERTIA, OBJECTIVE, SOFT_WEIGHT, SUPPORT
-from .nearest import load_rows, two_smallest
+from .nearest import HIGH, LOW, load_rows, two_smallest
+from .sums import CHANGED, INERTIA, OBJECTIVE, SOFT_WEIGHT, SUPPORT
 
+# Relative spacing of float64.
 EPS = 2.0**-52
 
-# exp(-LOG_ROUNDING) is below the rounding of a float64 sum that holds a one.
+# Logits: a centre that is so far behind the nearest has a share that is lost in the
+# rounding of a float64 sum that holds a one.
 LOG_ROUNDING = 36.0
+
+# exp(-LOG_ROUNDING). Shares up to it, relative to the largest of a row, are 0.
 LEAST_SHARE = 2.3195228302435696e-16
 
-# Typical rounding of a float64 product may move a logit by this much.
+# Logits: typical rounding of a float64 product may move one by this much.
 LOGIT_TOLERANCE = 2e-14
 
 
@@ -56,25 +60,23 @@ def exp_in_place(values, scratch):
 
 
 @jit
-def softmax_rows(
-    X, weights, start, stop, softmax, work, two_sigma2, labels, sums, totals
-):
+def softmax_rows(X, weights, softmax, work, two_sigma2, labels, sums, totals):
     """An E-step for alpha = 1 and sigma > 0, as whole vectors and products.
 
     `softmax` and `work` are named tuples of `rows`. All rows are soft, and
-    sums are about the one origin of `softmax`. Shares that are lost in the
-    rounding of their sum are 0.
+    sums, of coordinates and weights, are about the one origin of `softmax`. Shares
+    that are lost in the rounding of their sum are 0.
     """
-    shares, row_sums, rates = work.scores, work.high, work.rates
-    smallest, nearest, counts = work.low, work.who, work.counts
-    k, n_lanes = shares.shape
-    for first in range(start, stop, n_lanes):
-        n_rows = min(n_lanes, stop - first)
+    smallest, row_sums = work.minima[LOW], work.minima[HIGH]  # the latter later
+    shares, rates, nearest, counts = work.scores, work.rates, work.who, work.counts
+    (k, n_lanes), n_all = shares.shape, labels.size
+    for first in range(0, n_all, n_lanes):
+        n_rows = min(n_lanes, n_all - first)
         for i in range(n_lanes):  # all lanes are worked on
             work.picked[i] = first + min(i, n_rows - 1)
         load_rows(X, work.picked, softmax.origin, 1.0, work.rows, work.lengths)
         np.dot(softmax.factor, work.rows.T, shares)
-        two_smallest(shares, smallest, work.high, nearest)
+        two_smallest(shares, work.minima, nearest)
         restore_scores(X, softmax, work, two_sigma2)
         for j in range(k):
             share = shares[j]
@@ -105,7 +107,7 @@ def softmax_rows(
         for j in range(k):
             share = shares[j]
             for i in range(n_lanes):
-                share[i] *= rates[i]
+                share[i] *= rates[i]  # 0 for lanes without a row of their own
         np.dot(shares, work.rows, work.block_sums)
         for j in range(k):
             for f in range(softmax.origin.size + 1):
@@ -114,17 +116,23 @@ def softmax_rows(
 
 @jit(inner=True)
 def restore_scores(X, softmax, work, two_sigma2):
-    """Recompute directly the scores of the lanes where rounding could tell."""
+    """Recompute directly the scores of the lanes where rounding could tell.
+
+    That is where it could move a logit by more than is typical of a good one, or make
+    another centre the nearest. Their rows get a length of 0: the scores are whole
+    squared distances.
+    """
+    minima, lengths, who = work.minima, work.lengths, work.who
     tolerance = LOGIT_TOLERANCE * two_sigma2
-    for i in range(work.picked.size):
-        scale = work.lengths[i] + softmax.lengths[work.who[i]]
-        gap = work.high[i] - work.low[i]
+    for i in range(lengths.size):
+        scale = lengths[i] + softmax.lengths[who[i]]
+        gap = minima[HIGH, i] - minima[LOW, i]
         if 0.5 * EPS * scale <= tolerance and gap > 2.0 * softmax.rounding * scale:
             continue
         smallest = np.inf
         for j in range(softmax.lengths.size):
             value = dense_squared_distance(X, work.picked[i], softmax.centers, j)
             if value < smallest:
-                smallest, work.who[i] = value, j
+                smallest, who[i] = value, j
             work.scores[j, i] = value
-        work.low[i], work.lengths[i] = smallest, 0.0
+        minima[LOW, i], lengths[i] = smallest, 0.0

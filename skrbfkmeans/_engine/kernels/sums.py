@@ -4,23 +4,32 @@
 
 from ..jit import FAST, jit
 
+# What an E-step adds up over the rows of a strip, besides the rows: the free energy,
+# the inertia, the weight and the weighted number of shares of rows that more than one
+# centre shares; and how many rows have changed their label, have had the distance to
+# their centre measured, have been looked at, and have changed their running sum.
+OBJECTIVE, INERTIA, SOFT_WEIGHT, SUPPORT, CHANGED, MEASURED, PICKED, HELD = range(8)
+N_TOTALS = 8
+
 
 @jit(fastmath=FAST, inner=True)
-def add_row(X, csr, row, w, j, origins, sums):
-    """Add a row with weight w to the sums of centre j, but for the squares.
+def add_row(data, row, w, j, origins, sums):
+    """Add a row with weight w to the sums of centre j, and w to its mass.
+
+    Dense rows less the origin of the centre, sparse ones as they are.
 
     Returns the squared distance of a dense row to the origin.
     """
     total, origin = sums[j], origins[j]
     square = 0.0
-    if X is not None:
-        x = X[row]
+    if len(data) == 1:
+        x = data[0][row]
         for f in range(x.size):
             difference = x[f] - origin[f]
             total[f] += w * difference
             square += difference * difference
-    if csr is not None:
-        values, indices, indptr = csr
+    else:
+        values, indices, indptr = data
         for p in range(indptr[row], indptr[row + 1]):
             total[indices[p]] += w * values[p]
     total[origin.size] += w
@@ -41,7 +50,9 @@ def add_up(parts, sums):
 def moments_about(sums, centers, origins, is_sparse):
     """Inertia of the rows held, and how much of it the moves of the centres are.
 
-    `sums` are about the origins, or about zero for sparse rows.
+    `sums` are about the origins, or about zero for sparse rows. With x the rows of a
+    centre c, o its origin and w their weights, sum w ||x - c||^2 is sum w ||x - o||^2
+    less 2 <sum w (x - o), c - o> plus sum w ||c - o||^2.
     """
     k, d = centers.shape
     squares, crossed, moved = 0.0, 0.0, 0.0
@@ -57,17 +68,19 @@ def moments_about(sums, centers, origins, is_sparse):
 
 
 @jit(fastmath=FAST)
-def moment_rows(X, weights, start, stop, shift, sums, squares, lows, highs):
+def moment_rows(X, weights, start, stop, shift, moments):
     """Weighted sums, per feature, of the rows less `shift` and their squares.
 
-    And the least and the greatest value of rows of positive weight.
+    And the least and the greatest value of rows of positive weight. The four are the
+    rows of `moments`.
     """
     for i in range(start, stop):
         w = weights[i] if weights.size else 1.0
         if w > 0.0:
             for f in range(shift.size):
                 value = X[i, f] - shift[f]
-                sums[f] += w * value
-                squares[f] += w * value * value
-                lows[f] = X[i, f] if X[i, f] < lows[f] else lows[f]
-                highs[f] = X[i, f] if X[i, f] > highs[f] else highs[f]
+                moments[0, f] += w * value
+                moments[1, f] += w * value * value
+                low, high = moments[2, f], moments[3, f]
+                moments[2, f] = X[i, f] if X[i, f] < low else low
+                moments[3, f] = X[i, f] if X[i, f] > high else high
