@@ -184,7 +184,7 @@ def test_moments_add_up_about_any_origins(rng):
 
 def take_steps(rows, model, n=3, disturb=lambda chunk: None):
     """Moments of n steps of k-means, with something done to the chunk in between."""
-    units = Units(np.dtype(float))
+    units = Units()
     chunk = _chunks.check(model, 0, rows, None)
     box = rows.min(axis=0), rows.max(axis=0)
     steps = []

@@ -68,6 +68,12 @@ def make_softmax_work(k, d):
     )
 
 
+def make_dense_work(n_rows, k, dtype):
+    """Responsibilities of a few rows, and the positive ones and their columns."""
+    dense = np.empty((n_rows, k), dtype)
+    return dense, np.empty(dense.size, dtype), np.empty(dense.size, np.int32)
+
+
 def middle_of(centers):
     """Medians of the centres' coordinates, the lower of two."""
     middle = (len(centers) - 1) // 2

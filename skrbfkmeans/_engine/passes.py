@@ -16,9 +16,28 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 # Features; up to this many the whole covariance is formed.
 EIGH_FEATURES = 512
 
+# Bytes; rows that take more are not copied, as starts and swaps need it, but some of
+# them are: at most as many bytes.
+MOST_COPIED = 2**26
+
+# Rows of such a sample: as many for each cluster, and no fewer than the least.
+SAMPLED_PER_CLUSTER = 1000
+LEAST_SAMPLED = 20_000
+
 # Weighted mean and variance of each feature, and the least and the greatest value of
 # rows of positive weight.
 Measures = namedtuple("Measures", "mean variances low high")
+
+
+def sample_size(n_clusters, row_size):
+    """Number of rows to seek starts and try swaps on, of `row_size` bytes each."""
+    size = max(SAMPLED_PER_CLUSTER * n_clusters, LEAST_SAMPLED)
+    return max(min(size, int(MOST_COPIED / row_size)), 2 * n_clusters)
+
+
+def spread_places(size, random_state):
+    """Places between 0 and 1, one drawn from each of `size` equal parts."""
+    return (np.arange(size) + random_state.uniform(size=size)) / size
 
 
 class Passes(ABC):

@@ -2,6 +2,7 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import itertools
 from collections import namedtuple
 from contextlib import nullcontext
 from functools import cached_property
@@ -13,18 +14,30 @@ from . import kernels
 from .codebook import (
     heat_of,
     make_codebook,
+    make_dense_work,
     make_softmax_work,
     make_work,
     middle_of,
 )
-from .passes import Measures, Passes
-from .threads import MAX_PARTIAL, MAX_STRIPS, Threads, cut
+from .passes import MOST_COPIED, Measures, Passes, sample_size, spread_places
+from .threads import MAX_STRIPS, Threads, cut
 
 # Numbers; rows are made float64 by blocks of no more, for their scatter matrix.
 SCATTERED = 2**22
 
 # Numbers; distances of which the two least are wanted are taken by blocks of no more.
 MOST_DISTANCES = 2**16
+
+# Stored numbers of sparse rows; they are looked at by blocks of no more, unless a
+# single row has more.
+MOST_STORED = 2**20
+
+# Responsibilities that are computed densely at a time, before their zeros are left out:
+# so few that they stay in the cache of a thread.
+MOST_DENSE = 2**18
+
+# Rows; distinct ones are sought among no more at a time.
+ROWS_COMPARED = 4096
 
 # Relative to a row's length; a row nearer to its centre than this lies on it.
 ON_CENTER = 4.0 * np.finfo(np.float64).eps
@@ -119,17 +132,18 @@ class Rows(Passes):
         rows = self.X[indices]
         return (rows.toarray() if self.is_sparse else rows).astype(np.float64)
 
-    def part(self, indices):
+    def part(self, indices, weights=None):
         """Some of the rows, for passes over them alone by the same threads.
 
-        In arrays of the same kind, so that no kernel is compiled anew for them.
+        In arrays of the same kind, so that no kernel is compiled anew for them. Other
+        weights may be given.
         """
-        X, weights = self.X[indices], None
+        X = self.X[indices]
         if self.is_sparse:
             X.indices = X.indices.astype(self.X.indices.dtype, copy=False)
         else:
             X = np.ascontiguousarray(X)
-        if not self.is_unweighted:
+        if weights is None and not self.is_unweighted:
             weights = np.ascontiguousarray(self.stored_weights[indices])
         return Rows(
             X, weights, self.dtype,
@@ -137,8 +151,26 @@ class Rows(Passes):
         )  # fmt: skip
 
     def sample(self, n_clusters, random_state):
-        """These rows: all of them are at hand."""
-        return nullcontext(self)
+        """As `Passes.sample`: these rows, or some of them if they take much memory.
+
+        Who seeks starts and tries swaps copies what it works on.
+        """
+        n_bytes = sum(array.nbytes for array in self.arrays)
+        if n_bytes <= MOST_COPIED:
+            return nullcontext(self)
+        size = sample_size(n_clusters, n_bytes / self.n_rows)
+        if size >= self.n_rows:
+            return nullcontext(self)
+        places = spread_places(size, random_state)
+        if self.is_unweighted:
+            return nullcontext(self.part((places * self.n_rows).astype(np.int64)))
+        ends = np.cumsum(self.stored_weights)
+        drawn = np.searchsorted(ends, places * ends[-1], side="right")
+        drawn = np.minimum(drawn, np.flatnonzero(self.stored_weights)[-1])
+        drawn, counts = np.unique(drawn, return_counts=True)
+        if len(drawn) < n_clusters:  # a few rows weigh all: they alone are no start
+            return nullcontext(self.part((places * self.n_rows).astype(np.int64)))
+        return nullcontext(self.part(drawn, counts.astype(np.float64)))
 
     # --- passes ---
 
@@ -169,17 +201,30 @@ class Rows(Passes):
 
     def _sparse_measures(self):
         """The same from the stored entries alone; the range is one for all features."""
-        data, indices, indptr = self.arrays
+        data, indices, _ = self.arrays
         d = self.n_features
-        weights = np.repeat(self.weights, np.diff(indptr))
-        stored = np.bincount(indices, weights, d)
-        mean = np.bincount(indices, weights * data, d) / self.weight
-        squares = np.bincount(indices, weights * (data - mean[indices]) ** 2, d)
+        stored, sums, squares = np.zeros((3, d))
+        for some, columns, weights in self._stored_blocks():
+            stored += np.bincount(columns, weights, d)
+            sums += np.bincount(columns, weights * some, d)
+        mean = sums / self.weight
+        for some, columns, weights in self._stored_blocks():
+            squares += np.bincount(columns, weights * (some - mean[columns]) ** 2, d)
         full = np.bincount(indices, minlength=d) == self.n_rows  # no zero is left
         zeros = np.where(full, 0.0, np.maximum(self.weight - stored, 0.0))
         variances = (squares + zeros * mean**2) / self.weight
         low, high = np.min(data, initial=0.0), np.max(data, initial=0.0)
         return Measures(mean, variances, low, high)
+
+    def _stored_blocks(self):
+        """Blocks of stored numbers, their columns, and the weights of their rows."""
+        data, indices, indptr = self.arrays
+        cuts = np.searchsorted(indptr, np.arange(0, data.size, MOST_STORED))
+        cuts = np.unique(np.append(cuts, self.n_rows))
+        for first, last in itertools.pairwise(cuts):
+            some = slice(indptr[first], indptr[last])
+            counts = np.diff(indptr[first : last + 1])
+            yield data[some], indices[some], np.repeat(self.weights[first:last], counts)
 
     def scatter(self, mean, V=None):
         """As `Passes.scatter`."""
@@ -210,7 +255,8 @@ class Rows(Passes):
         costs = self.weights * distances
         n_own = np.bincount(labels[self.weights > 0.0], minlength=len(centers))
         if self.is_sparse:  # they may seem to be off by the rounding of a mean
-            sizes = np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)
+            origin = np.zeros((1, self.n_features))
+            sizes = self.squared_distances_to(origin, np.zeros_like(labels))
             costs[distances <= ON_CENTER**2 * sizes] = 0.0
         order = np.argsort(-costs, kind="stable")[:n]
         order = order[costs[order] > 0.0]
@@ -227,18 +273,13 @@ class Rows(Passes):
 
     def distinct(self, enough):
         """As `Passes.distinct`."""
-        found = set()
-        for i in np.flatnonzero(self.weights):
-            if self.is_sparse:
-                stored = slice(self.X.indptr[i], self.X.indptr[i + 1])
-                filled = self.X.data[stored] != 0
-                parts = self.X.data[stored][filled], self.X.indices[stored][filled]
-            else:
-                parts = (self.X[i] + 0.0,)  # no negative zeros
-            found.add(tuple(part.tobytes() for part in parts))
+        found, present = set(), np.flatnonzero(self.weights)
+        for start in range(0, len(present), ROWS_COMPARED):
+            some = self.X[present[start : start + ROWS_COMPARED]]
+            found.update(row_keys(some))
             if len(found) >= enough:
                 break
-        return found
+        return set(itertools.islice(found, enough))
 
     def assign(self, centers):
         """Labels of the rows: the nearest centres, the first in case of ties."""
@@ -261,25 +302,43 @@ class Rows(Passes):
     def responsibilities(self, centers, sigma, alpha, sparse_output=False):
         """Responsibilities, of shape (n_samples, n_clusters), in the dtype wanted.
 
-        With `sparse_output`, a CSR matrix made of small dense pieces.
+        With `sparse_output`, a CSR matrix without the exact zeros.
         """
-        codebook = self.codebook(centers)
+        codebook, k = self.codebook(centers), len(centers)
         heat = heat_of(sigma, alpha, exact=True)
-        k, size = len(centers), self.n_rows
+
+        def share(out, start, stop, origin):
+            kernels.responsibility_rows(
+                self.arrays, start, stop, codebook, self.work(k), heat, out, origin
+            )
+
         if sparse_output:
-            size = max(1, MAX_PARTIAL // (MAX_STRIPS * k))
-        pieces = []
-        for origin in range(0, self.n_rows, size):
-            out = np.empty((min(size, self.n_rows - origin), k), dtype=self.dtype)
+            return self._compressed(share, k)
+        out = np.empty((self.n_rows, k), dtype=self.dtype)
+        self.run(lambda _, start, stop: share(out, start, stop, 0), self.strips(k))
+        return out
 
-            def work(s, start, stop, out=out, origin=origin):
-                kernels.responsibility_rows(
-                    self.arrays, start, stop, codebook, self.work(k), heat, out, origin
-                )
+    def _compressed(self, share, k):
+        """A CSR matrix of what `share` fills in, a few rows of it at a time."""
+        size, strips = max(1, MOST_DENSE // k), self.strips(k)
+        found = [[] for _ in strips]
 
-            self.run(work, self.strips(k, 1, origin, origin + len(out)))
-            pieces.append(sparse.csr_matrix(out) if sparse_output else out)
-        return sparse.vstack(pieces, format="csr") if sparse_output else pieces[0]
+        def work(s, start, stop):
+            dense, values, columns = self.threads.buffers(
+                make_dense_work, size, k, self.dtype
+            )
+            for first in range(start, stop, size):
+                last = min(first + size, stop)
+                out, counts = dense[: last - first], np.empty(last - first, np.int64)
+                share(out, first, last, first)
+                n = kernels.compress_rows(out, values, columns, counts)
+                found[s].append((values[:n].copy(), columns[:n].copy(), counts))
+
+        self.run(work, strips, heavy=True)
+        parts = zip(*itertools.chain.from_iterable(found), strict=True)
+        values, columns, counts = map(np.concatenate, parts)
+        indptr = np.append(0, np.cumsum(counts))
+        return sparse.csr_matrix((values, columns, indptr), (self.n_rows, k))
 
     def squared_distances(self, centers):
         """Squared distances, of shape (n_samples, n_clusters), float64."""
@@ -366,6 +425,28 @@ class Rows(Passes):
     def softmax_work(self, k):
         """Buffers of this thread for k centres and `kernels.softmax_rows`."""
         return self.threads.buffers(make_softmax_work, k, self.n_features)
+
+
+def row_keys(X):
+    """The distinct rows, as bytes that are the same for equal rows alone."""
+    if not sparse.issparse(X):
+        return _distinct_bytes(X + 0.0)  # no negative zeros
+    if np.count_nonzero(X.data) < X.data.size:
+        X = X.copy()
+        X.eliminate_zeros()
+    keys, counts = [], np.diff(X.indptr)
+    for count in np.unique(counts):
+        at = X.indptr[:-1][counts == count, np.newaxis] + np.arange(count)
+        pair = np.ascontiguousarray(X.indices[at], np.int64), X.data[at]
+        parts = [part.view(np.uint8).reshape(len(at), -1) for part in pair]
+        keys += _distinct_bytes(np.concatenate(parts, axis=1)) if count else [b""]
+    return keys
+
+
+def _distinct_bytes(table):
+    """Bytes of the distinct rows of a 2-D array."""
+    row = np.dtype((np.void, table.shape[1] * table.itemsize))
+    return [key.tobytes() for key in np.unique(np.ascontiguousarray(table).view(row))]
 
 
 def _read_only(array):

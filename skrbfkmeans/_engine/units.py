@@ -2,7 +2,8 @@
 
 Squares of very large or very small numbers cannot be represented, so data in such a
 range are worked on in other units: divided by a power of two, which is exact and
-changes no digit of the result. For float32, float64 is enough.
+changes no digit of the result. That takes a copy. No float32 needs it: its squares are
+computed in float64, where all can be represented.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -13,8 +14,11 @@ import numpy as np
 from scipy import sparse
 
 # Magnitudes; the square root of a sum of squares between them tells that all squares
-# that matter can be represented.
-SAFE = {np.dtype(np.float64): (1e-100, 1e100), np.dtype(np.float32): (1e-10, 1e10)}
+# that matter can be represented in float64.
+SAFE = 1e-100, 1e100
+
+# Numbers; arrays are made float64 by blocks of no more: 8 MB.
+BLOCK = 2**20
 
 # Beyond them, the largest magnitude becomes 2 to this power: as large as its
 # squares permit, so that the smallest are lost as late as possible.
@@ -30,19 +34,16 @@ LEAST_WEIGHT = 1e-280
 
 @dataclass(frozen=True)
 class Units:
-    """In what precision and units passes over some rows are made.
+    """In what units passes over some rows are made.
 
     Attributes
     ----------
-    precision : dtype
-        float32 or float64.
     exponent : int
         Coordinates, distances and temperatures are in units of 2 to this power.
     w_exponent : int
         Weights and masses are in units of 2 to this power.
     """
 
-    precision: np.dtype
     exponent: int = 0
     w_exponent: int = 0
 
@@ -101,9 +102,7 @@ class Batch:
 
     def units(self, *more):
         """Units in which no square gets lost, nor any of `more` arrays."""
-        return choose_units(
-            self.X.dtype, self.squares, self.largest_weight, self.magnitude, *more
-        )
+        return choose_units(self.squares, self.largest_weight, self.magnitude, *more)
 
     def rows(self, units, **options):
         """Passes over the rows, in these units.
@@ -112,7 +111,9 @@ class Batch:
         """
         from .rows import Rows  # numba comes with the first pass
 
-        X = units.into(self.X.astype(units.precision, copy=False))
+        X = self.X
+        if units.exponent:
+            X = units.into(X.astype(np.float64, copy=False))
         weights = self.weights
         if weights is not None:
             weights = units.weights_into(weights)
@@ -125,19 +126,22 @@ class Batch:
 
     def magnitude(self):
         """Sum of the squares, in float64, and the largest magnitude of X."""
-        values = numbers(self.X).astype(np.float64, copy=False)
-        return sum_of_squares(values), _largest(values)
+        values = numbers(self.X)
+        blocks = (
+            values[start : start + BLOCK].astype(np.float64, copy=False)
+            for start in range(0, values.size, BLOCK)
+        )
+        return sum(map(sum_of_squares, blocks)), _largest(values)
 
 
-def choose_units(dtype, squares, largest_weight, magnitude, *more):
+def choose_units(squares, largest_weight, magnitude, *more):
     """Units in which no square gets lost.
 
     Parameters
     ----------
-    dtype : dtype
-        Precision of the rows.
     squares : float
-        Sum of their squares.
+        Sum of the squares of the rows, as it may be had at once: infinite if it is too
+        large for their precision.
     largest_weight : float
         Their largest weight.
     magnitude : callable
@@ -150,31 +154,30 @@ def choose_units(dtype, squares, largest_weight, magnitude, *more):
     -------
     units : Units
     """
-    dtype, w_exponent = np.dtype(dtype), 0
+    w_exponent = 0
     low, high = SAFE_WEIGHTS
     if largest_weight > 0.0 and not low < largest_weight < high:
         w_exponent = int(np.frexp(largest_weight)[1])
-    if _are_safe(dtype, squares, more):
-        return Units(dtype, 0, w_exponent)
+    if _are_safe(squares, more):
+        return Units(0, w_exponent)
     squares, largest = magnitude()
-    precision = np.dtype(np.float64)
-    if _are_safe(precision, squares, more):
-        return Units(precision, 0, w_exponent)
+    if _are_safe(squares, more):
+        return Units(0, w_exponent)
     largest = max(largest, *map(_largest, more), 0.0)
     exponent = int(np.frexp(largest)[1]) - HEADROOM if largest > 0.0 else 0
-    return Units(precision, exponent, w_exponent)
+    return Units(exponent, w_exponent)
 
 
-def _are_safe(dtype, squares, more):
-    """Whether sums of squares with this precision are sure to be right."""
-    low, high = SAFE[dtype]
+def _are_safe(squares, more):
+    """Whether sums of squares are sure to be right."""
+    low, high = SAFE
     squares += sum(sum_of_squares(array.astype(np.float64)) for array in more)
     return low**2 < squares < high**2
 
 
 def _largest(array):
     """The largest magnitude of an array."""
-    return float(np.max(np.abs(array), initial=0.0))
+    return max(float(array.max(initial=0.0)), -float(array.min(initial=0.0)))
 
 
 def numbers(array):

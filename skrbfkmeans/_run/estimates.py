@@ -62,7 +62,8 @@ class Sample:
         self.labels = np.repeat(np.arange(len(counts)), counts)
         self._ends = np.cumsum(counts)
         self._starts, self._filled = self._ends - counts, np.flatnonzero(counts)
-        self.centers, self.X, self.is_sparse = centers, rows.X[indices], rows.is_sparse
+        self.centers, self.is_sparse = centers, rows.is_sparse
+        self.X = rows.X[indices].astype(np.float64, copy=False)
         weights = rows.weights[indices]
         self.weights = weights / self.totals(weights)[self.labels]
         if self.is_sparse:  # not shifted: products with the centres are taken off

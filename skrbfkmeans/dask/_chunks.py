@@ -296,7 +296,7 @@ class ChunkedRows(Passes):
         if not self.is_unweighted:
             check_some_weight(self._largest_weight)
         self.units = choose_units(
-            self.dtype, self._squares, self._largest_weight, self._magnitude, *more
+            self._squares, self._largest_weight, self._magnitude, *more
         )
 
     def _magnitude(self):

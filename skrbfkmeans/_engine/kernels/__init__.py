@@ -24,7 +24,7 @@ from .distances import distance_rows, label_distance_rows
 from .e_step import APART, FALLEN, LOWER, MOVED, UPPER, hold_rows, pick_rows, share_rows
 from .entmax import as_argument, entmax_rows
 from .nearest import UNDERFLOW, label_rows
-from .responsibilities import responsibility_rows
+from .responsibilities import compress_rows, responsibility_rows
 from .seeding import BLOCK, claim_rows, gain_rows, square_rows, try_columns
 from .settling import settle_rows, warm_rows
 from .softmax import LOG_ROUNDING, exp_in_place, softmax_rows

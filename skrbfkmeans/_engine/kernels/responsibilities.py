@@ -52,3 +52,19 @@ def responsibility_rows(data, start, stop, codebook, work, heat, out, origin):
             for j in range(nearest):
                 if shares[j] >= shares[nearest]:
                     shares[nearest] = np.nextafter(shares[j], out.dtype.type(2.0))
+
+
+@jit
+def compress_rows(out, values, columns, counts):
+    """The positive numbers of `out`, row by row, and the columns they stand in.
+
+    ``counts[i]`` gets how many there are in row i. Returns how many there are in all.
+    """
+    n = 0
+    for i in range(out.shape[0]):
+        before = n
+        for j in range(out.shape[1]):  # no branch: it would be guessed wrong too often
+            values[n], columns[n] = out[i, j], j
+            n += out[i, j] > 0.0
+        counts[i] = n - before
+    return n
