@@ -22,10 +22,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._callbacks import FitTask
 from ._checks import (
+    PlainMessagesMixin,
     check_batch,
     check_enough_rows,
     check_falling_temperatures,
     check_init,
+    check_nested_parameters,
     check_no_bools,
     check_sigma,
 )
@@ -40,7 +42,7 @@ from ._sklearn import (
     StrOptions,
     fit_context,
 )
-from .schedules import Schedule
+from .schedules import KINDS, Schedule
 
 # Parameters that take numbers, for which Python would take True for 1.
 NOT_BOOLS = (
@@ -52,6 +54,7 @@ NOT_BOOLS = (
 
 
 class RBFKMeans(
+    PlainMessagesMixin,
     DocumentationLinkMixin,
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -293,6 +296,29 @@ class RBFKMeans(
         self.store_path = store_path
         self.verbose = verbose
         self.random_state = random_state
+
+    def set_params(self, **params):
+        """Set parameters of the estimator, or of its schedule.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by their names; ``schedule__start`` is `start` of a schedule
+            object.
+
+        Returns
+        -------
+        self : RBFKMeans
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, such as one of ``schedule="auto"``; then
+            none is set.
+        """
+        check_nested_parameters(self, params, {"schedule": KINDS})
+        return super().set_params(**params)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
