@@ -25,6 +25,21 @@ def test_every_parameter_is_compared_with_that_of_kmeans(model):
         assert f"* - ``{name}``\n" in table
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "n_jobs", "precompute_distances", "metric", "batch_size", "reassignment_ratio",
+        "m", "covariance_type", "n_components",
+    ],
+)  # fmt: skip
+def test_a_parameter_of_a_relative_is_told_with_what_to_do_instead(name):
+    page = (DOC / "from_kmeans.rst").read_text(encoding="utf-8")
+    table = page[page.index("are a ``TypeError`` too") : page.index("Attributes and")]
+    assert f"* - ``{name}``\n" in table
+    with pytest.raises(TypeError, match=f"argument '{name}'"):
+        RBFKMeans(**{name: 1})
+
+
 def test_every_example_is_in_the_gallery():
     listed = (DOC / "conf.py").read_text(encoding="utf-8")
     for example in (DOC / "examples").glob("plot_*.py"):
