@@ -145,7 +145,7 @@ class RBFKMeans(
     proba_sigma : "auto" or float, default="auto"
         Temperature of `predict_proba` and of the last two `features`, in the
         units of the data; ``"auto"`` is `sigma_`. Read when they are called, so
-        that `set_params` needs no new fit.
+        that `set_params` needs no new fit. It changes neither labels nor `score`.
     store_path : bool, default=False
         Whether to keep the centres of every iteration in `path_`.
     verbose : int, default=0
@@ -593,8 +593,8 @@ class RBFKMeans(
     def score(self, X, y=None, sample_weight=None):
         """Minus the inertia of the rows: the higher, the better.
 
-        It is taken at zero temperature, so that searches over temperatures and
-        alpha compare like with like.
+        It is taken at zero temperature, so that searches over schedules and alpha
+        compare like with like. `proba_sigma` and `features` do not change it.
 
         Parameters
         ----------

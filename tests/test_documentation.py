@@ -13,6 +13,7 @@ from skrbfkmeans import RBFKMeans
 
 ROOT = Path(__file__).parents[1]
 DOC = ROOT / "doc"
+PROBA_SIGMA_IN_A_GRID = re.compile(r"proba_sigma[\"']\s*:")
 
 pytestmark = pytest.mark.skipif(not DOC.exists(), reason="There is no doc here.")
 
@@ -79,3 +80,11 @@ def test_every_python_file_names_its_licence():
     line = "# SPDX-License-Identifier: BSD-3-Clause"
     for file in files:
         assert line in file.read_text(encoding="utf-8").splitlines(), file
+
+
+def test_no_page_searches_by_a_score_that_the_parameter_does_not_change():
+    pages = [ROOT / "README.rst", *DOC.glob("*.rst"), *DOC.glob("examples/*.py")]
+    grids = [
+        p.name for p in pages if PROBA_SIGMA_IN_A_GRID.search(p.read_text("utf-8"))
+    ]
+    assert grids == ["plot_rbf_network.py"]  # by the score of a classifier
