@@ -11,6 +11,7 @@ wrong anywhere. The page "What it survives" holds its output.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import pickle
 import sys
 import warnings
 
@@ -287,6 +288,14 @@ def tiny_weights(make):
 
 
 @case
+def weights_of_all_orders(make):
+    """A cluster whose rows weigh 1e-300 of those of the other one."""
+    weights = np.repeat([1.0, 1e-300], 20)
+    model = make(2, init=BLOBS[[0, 20]]).fit(BLOBS, sample_weight=weights)
+    check_means(model)
+
+
+@case
 def weights_beyond_floats(make):
     """Weights of 1e307 each, whose sum is beyond 1.8e308."""
     X = BLOBS * 1e-3
@@ -345,6 +354,26 @@ def refused_fit(make):
 
 
 # --- batches -----------------------------------------------------------------
+
+
+@in_batches
+def moved_centers(make):
+    """``partial_fit`` after ``cluster_centers_`` were replaced: on from these."""
+    model = make(2, init=BLOBS[[0, 20]]).partial_fit(BLOBS)
+    model.cluster_centers_ = model.cluster_centers_ + 1000.0
+    model.partial_fit(BLOBS[:20] + 1000.0)
+    off = np.max(np.abs(model.cluster_centers_.mean(axis=0) - 1005.0))
+    check(off < 10.0, f"centres off by {off:.3g}")
+
+
+@in_batches
+def pickled_rows(make):
+    """A pickle after ``partial_fit``, which should hold no row."""
+    model = make(2).partial_fit(BLOBS).partial_fit(BLOBS + 0.1)
+    stored = pickle.dumps(model)
+    n_held = sum(row.tobytes() in stored for row in [*BLOBS, *(BLOBS + 0.1)])
+    check(n_held == 0, f"{n_held} rows")
+    check_split(pickle.loads(stored).partial_fit(BLOBS).predict(BLOBS))
 
 
 @in_batches
