@@ -14,7 +14,63 @@ from sklearn import config_context
 from sklearn.utils.validation import check_array, validate_data
 
 from ._engine.units import Batch, numbers, sum_of_squares
-from ._sklearn import check_sample_weight
+from ._sklearn import SITE, check_sample_weight
+
+MISSING = (
+    "No distance can be taken to a row with missing values. Fill them in first, with "
+    "an imputer of scikit-learn in a pipeline, or leave these rows out: "
+    f"{SITE}/auto_examples/plot_missing_values.html"
+)
+INFINITE = (
+    "No distance can be taken to a row with such an entry. Correct it, clip it or "
+    "leave the row out; if it stands for a missing value, see "
+    f"{SITE}/auto_examples/plot_missing_values.html"
+)
+
+# --- words -------------------------------------------------------------------
+
+
+def shown(value, most=6):
+    """A value as a message shows it: on one line, short, its numbers plain.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+    most : int, default=6
+        Most entries of an array, a list or a tuple.
+
+    Returns
+    -------
+    text : str
+    """
+    if isinstance(value, np.ndarray):
+        value = list(value[: most + 1]) if value.ndim else value[()]
+    if isinstance(value, (np.number, np.bool_)):
+        return str(value)
+    if type(value) in (list, tuple):
+        entries = [shown(entry, most) for entry in value[:most]]
+        entries += ["..."] * (len(value) > most)
+        text = ", ".join(entries)
+        if isinstance(value, list):
+            return f"[{text}]"
+        return f"({text},)" if len(value) == 1 else f"({text})"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+class PlainMessagesMixin:
+    """Has scikit-learn's messages about parameters show values as `shown` does."""
+
+    def _validate_params(self):
+        try:
+            super()._validate_params()
+        except ValueError as error:
+            text = str(error)
+            for value in self.get_params(deep=False).values():
+                text = text.replace(f"Got {value!r} ", f"Got {shown(value)} ")
+            raise type(error)(text) from None
+
 
 # --- numbers -----------------------------------------------------------------
 
@@ -22,28 +78,28 @@ from ._sklearn import check_sample_weight
 def check_alpha(alpha):
     """Alpha as a float, or a ValueError that names it."""
     if _is_bool(alpha) or not isinstance(alpha, Real) or not 1.0 <= alpha < np.inf:
-        raise ValueError(f"alpha must be a finite number >= 1; got {alpha!r}.")
+        raise ValueError(f"alpha must be a finite number >= 1; got {shown(alpha)}.")
     return float(alpha)
 
 
 def check_sigma(sigma, name="sigma"):
     """Sigma as a float, or a ValueError that names it."""
     if _is_bool(sigma) or not isinstance(sigma, Real) or not 0.0 <= sigma < np.inf:
-        raise ValueError(f"{name} must be a finite number >= 0; got {sigma!r}.")
+        raise ValueError(f"{name} must be a finite number >= 0; got {shown(sigma)}.")
     return float(sigma)
 
 
 def check_count(value, name):
     """A positive integer, or a ValueError that names it."""
     if _is_bool(value) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1; got {value!r}.")
+        raise ValueError(f"{name} must be an integer >= 1; got {shown(value)}.")
     return int(value)
 
 
 def check_learning_rate(value):
     """The length of a step as a float, or a ValueError."""
     if _is_bool(value) or not isinstance(value, Real) or not 0.0 < value < 2.0:
-        raise ValueError(f"learning_rate must be between 0 and 2; got {value!r}.")
+        raise ValueError(f"learning_rate must be between 0 and 2; got {shown(value)}.")
     return float(value)
 
 
@@ -52,13 +108,15 @@ def check_temperatures(sigmas, name):
     try:
         array = np.asarray(sigmas, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers; got {sigmas!r}.") from error
+        raise ValueError(f"{name} must hold numbers; got {shown(sigmas)}.") from error
     if array.ndim != 1 or array.size == 0:
         raise ValueError(
             f"{name} must be 1-D and not empty; its shape is {array.shape}."
         )
     if not np.all(np.isfinite(array)) or np.any(array < 0.0):
-        raise ValueError(f"{name} must hold finite temperatures >= 0; got {sigmas!r}.")
+        raise ValueError(
+            f"{name} must hold finite temperatures >= 0; got {shown(array)}."
+        )
     return array
 
 
@@ -68,7 +126,7 @@ def check_falling_temperatures(sigmas):
     if np.any(np.diff(array) > 0.0):
         raise ValueError(
             "The 'schedule' array must not increase; to reheat, use "
-            f"skrbfkmeans.schedules.Cyclic. Got {sigmas!r} instead."
+            f"skrbfkmeans.schedules.Cyclic. Got {shown(array)} instead."
         )
 
 
@@ -78,8 +136,57 @@ def check_no_bools(estimator, names):
         if _is_bool(value := getattr(estimator, name)):
             raise ValueError(
                 f"The {name!r} parameter of {type(estimator).__name__} must not be a "
-                f"bool. Got {value!r} instead."
+                f"bool. Got {shown(value)} instead."
             )
+
+
+def check_nested_parameters(estimator, params, kinds):
+    """Check that what has a parameter set, as in ``schedule__start``, has parameters.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose parameters are to be set.
+    params : dict
+        As given to `set_params`.
+    kinds : dict of str to sequence of classes
+        By the name of a parameter, objects with parameters that it may be.
+
+    Raises
+    ------
+    ValueError
+        If the value of a parameter is no object with parameters of its own.
+    """
+    own = estimator.get_params(deep=False)
+    for given in params:
+        name, is_nested, _ = given.partition("__")
+        value = params.get(name, own.get(name))
+        has_parameters = hasattr(value, "set_params") and not isinstance(value, type)
+        if not is_nested or name not in own or has_parameters:
+            continue
+        reason = f"{given} cannot be set: {name}={shown(value)} has no parameters."
+        if name in kinds:
+            nested = {
+                key.removeprefix(f"{name}__"): value
+                for key, value in params.items()
+                if key.startswith(f"{name}__")
+            }
+            reason += f" {_advise_object(name, nested, kinds[name])}"
+        raise ValueError(reason)
+
+
+def _advise_object(name, nested, kinds):
+    """Which of these kinds of objects have the parameters, in a sentence."""
+    fitting = [k.__name__ for k in kinds if nested.keys() <= set(k().get_params())]
+    if not fitting:
+        names = ", ".join(kind.__name__ for kind in kinds)
+        return f"No {name} object has them all; those there are: {names}."
+    values = ", ".join(f"{key}={shown(value)}" for key, value in nested.items())
+    others = f" {', '.join(fitting[1:])} would do, too." if fitting[1:] else ""
+    return (
+        f"Pass a {name} object that has, such as {name}={fitting[0]}({values}) "
+        f"from {kinds[0].__module__}.{others}"
+    )
 
 
 def check_enough_rows(n_samples, n_clusters):
@@ -134,27 +241,43 @@ def check_rows(X, estimator=None, reset=False):
         "order": "C",
         "ensure_all_finite": False,
     }
-    if estimator is None:
-        X = check_array(X, input_name="X", **options)
-    else:
-        X = validate_data(estimator, X, reset=reset, **options)
-    X = canonical(X)
-    return X, check_finite(X, "X", estimator)
+    try:
+        if estimator is None:
+            rows = check_array(X, input_name="X", **options)
+        else:
+            rows = validate_data(estimator, X, reset=reset, **options)
+    except TypeError:
+        if _has_objects_for_missing(X):  # which no float can stand for
+            raise ValueError(f"Input X contains NaN.\n{MISSING}") from None
+        raise
+    rows = canonical(rows)
+    return rows, check_finite(rows, "X")
 
 
-def check_finite(array, name, estimator=None):
-    """Raise scikit-learn's ValueError if an entry is NaN or infinite.
+def _has_objects_for_missing(X):
+    """Whether an entry is None or pandas' NA."""
+    return not sparse.issparse(X) and any(
+        entry is None or type(entry).__name__ == "NAType"
+        for entry in np.asarray(X, dtype=object).ravel()
+    )
 
-    With scikit-learn's ``assume_finite`` too: the look costs nothing, since the sum is
-    needed anyway. Returns the sum of the squares, which tells most of the time, in one
-    fast pass, that there is nothing to raise; infinite if it is too large.
+
+def check_finite(array, name):
+    """Raise a ValueError that begins as scikit-learn's if an entry is not finite.
+
+    Returns the sum of the squares, which tells most of the time, in one fast
+    pass, that there is nothing to raise; infinite if it is too large. So it costs
+    nothing to look even where scikit-learn is told to assume finite entries.
     """
     total = sum_of_squares(array)
     if not np.isfinite(total):
         with np.errstate(all="ignore"), checking_all():
-            check_array(
-                numbers(array), input_name=name, estimator=estimator, ensure_2d=False
-            )
+            try:
+                check_array(numbers(array), input_name=name, ensure_2d=False)
+            except ValueError as error:
+                reason = str(error).split("\n")[0]
+                advice = MISSING if "NaN" in reason else INFINITE
+                raise ValueError(f"{reason}\n{advice}") from None
         return np.inf
     return total
 
@@ -199,7 +322,7 @@ def check_weights(sample_weight, X, may_vanish=False):
             weights = check_sample_weight(sample_weight, X, dtype=np.float64)
     if np.any(weights < 0.0):
         raise ValueError(
-            f"sample_weight must not be negative; its least entry is {weights.min()!r}."
+            f"sample_weight must not be negative; its least entry is {weights.min()}."
         )
     if not may_vanish:
         check_some_weight(weights.max())
@@ -236,7 +359,10 @@ def check_centers(centers, n_features, name):
                 centers, dtype=np.float64, order="C", copy=True, input_name=name
             )
     except (TypeError, ValueError) as error:
-        reason = str(error).split("\n")[0]  # the rest repeats the array
+        lines = str(error).split("\n")  # the others repeat the array
+        reason = lines[0]
+        if lines[-1].startswith("Reshape"):
+            reason = f"{reason.rstrip(':')}. {lines[-1]}"
         if name not in reason:
             reason = f"{name} is not an array of centres: {reason}"
         raise ValueError(reason) from error

@@ -22,11 +22,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._callbacks import FitTask
 from ._checks import (
+    PlainMessagesMixin,
     check_batch,
     check_centers,
     check_enough_rows,
     check_falling_temperatures,
     check_init,
+    check_nested_parameters,
     check_no_bools,
     check_sigma,
 )
@@ -39,9 +41,11 @@ from ._sklearn import (
     DocumentationLinkMixin,
     Interval,
     StrOptions,
+    copy_output_config,
+    effective_n_threads,
     fit_context,
 )
-from .schedules import Schedule
+from .schedules import KINDS, Schedule
 
 # Parameters that take numbers, for which Python would take True for 1.
 NOT_BOOLS = (
@@ -53,6 +57,7 @@ NOT_BOOLS = (
 
 
 class RBFKMeans(
+    PlainMessagesMixin,
     DocumentationLinkMixin,
     CallbackSupportMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -141,7 +146,7 @@ class RBFKMeans(
     proba_sigma : "auto" or float, default="auto"
         Temperature of `predict_proba` and of the last two `features`, in the
         units of the data; ``"auto"`` is `sigma_`. Read when they are called, so
-        that `set_params` needs no new fit.
+        that `set_params` needs no new fit. It changes neither labels nor `score`.
     store_path : bool, default=False
         Whether to keep the centres of every iteration in `path_`.
     verbose : int, default=0
@@ -193,6 +198,8 @@ class RBFKMeans(
     sklearn.mixture.GaussianMixture : Soft clusters with shapes of their own.
     skrbfkmeans.schedules : Temperature schedules.
     skrbfkmeans.inspection : Figures of a fit, its centres and its memberships.
+    sklearn.inspection.DecisionBoundaryDisplay : Borders of the clusters, drawn with
+        ``response_method="predict"``.
 
     Notes
     -----
@@ -294,6 +301,29 @@ class RBFKMeans(
         self.store_path = store_path
         self.verbose = verbose
         self.random_state = random_state
+
+    def set_params(self, **params):
+        """Set parameters of the estimator, or of its schedule.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by their names; ``schedule__start`` is `start` of a schedule
+            object.
+
+        Returns
+        -------
+        self : RBFKMeans
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter, such as one of ``schedule="auto"``; then
+            none is set.
+        """
+        check_nested_parameters(self, params, {"schedule": KINDS})
+        return super().set_params(**params)
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, sample_weight=None):
@@ -568,8 +598,8 @@ class RBFKMeans(
     def score(self, X, y=None, sample_weight=None):
         """Minus the inertia of the rows: the higher, the better.
 
-        It is taken at zero temperature, so that searches over temperatures and
-        alpha compare like with like.
+        It is taken at zero temperature, so that searches over schedules and alpha
+        compare like with like. `proba_sigma` and `features` do not change it.
 
         Parameters
         ----------
@@ -634,6 +664,70 @@ class RBFKMeans(
             The same as ``fit(X).transform(X)``.
         """
         return self.fit(X, sample_weight=sample_weight)._transform(X)
+
+    def to_kmeans(self):
+        """The fitted model as scikit-learn's KMeans.
+
+        For converters such as skl2onnx, model servers and colleagues who know no other.
+        Its `predict`, `transform` and `score` do what these do here with
+        ``features="distance"``. Memberships and temperatures get lost: a KMeans has
+        no `predict_proba`.
+
+        Returns
+        -------
+        model : sklearn.cluster.KMeans
+            Fitted, with copies of the centres and of what else both have. `init` is
+            the centres too, so that a new fit goes on from them. After `partial_fit`,
+            `labels_` and `inertia_` are those of the last batch, and `n_iter_` is the
+            number of batches.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Notes
+        -----
+        Where distances are all but equal, as far from zero, rounding by KMeans may
+        choose another centre. It takes rows in the precision of its centres only.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skrbfkmeans import RBFKMeans
+        >>> X = np.array([[1.0, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+        >>> model = RBFKMeans(n_clusters=2, random_state=0).fit(X)
+        >>> kmeans = model.to_kmeans()
+        >>> type(kmeans).__name__
+        'KMeans'
+        >>> bool((kmeans.predict(X) == model.predict(X)).all())
+        True
+        """
+        from sklearn.cluster import KMeans
+
+        check_is_fitted(self)
+        centers = np.array(self.cluster_centers_, order="C")
+        kmeans = KMeans(
+            len(centers),
+            init=centers.copy(),
+            n_init=1,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            verbose=self.verbose,
+            random_state=self.random_state,
+        )
+        kmeans.cluster_centers_ = centers
+        kmeans.labels_ = self.labels_.copy()
+        kmeans.inertia_ = self.inertia_
+        kmeans.n_iter_ = self.n_iter_ if hasattr(self, "n_iter_") else self.n_steps_
+        kmeans.n_features_in_ = self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            kmeans.feature_names_in_ = self.feature_names_in_.copy()
+        # what KMeans.fit leaves for its other methods
+        kmeans._n_threads = effective_n_threads()
+        kmeans._n_features_out = len(centers)
+        copy_output_config(self, kmeans)
+        return kmeans
 
     # --- checks ---
 

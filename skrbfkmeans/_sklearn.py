@@ -40,6 +40,7 @@ __all__ = [
     "check_feature_names",
     "check_n_features",
     "check_sample_weight",
+    "copy_output_config",
     "effective_n_threads",
     "fit_context",
     "get_output_config",
@@ -48,6 +49,12 @@ __all__ = [
 
 # Where the pages of this package are read.
 SITE = "https://skrbfkmeans.readthedocs.io/en/stable"
+
+
+def copy_output_config(source, target):
+    """Let `transform` of one estimator return the container that another's does."""
+    if hasattr(source, "_sklearn_output_config"):
+        target._sklearn_output_config = dict(source._sklearn_output_config)
 
 
 class DocumentationLinkMixin:

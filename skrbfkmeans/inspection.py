@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ._checks import check_sigma
+from ._checks import check_sigma, shown
 from ._sklearn import check_sample_weight
 from .energy import critical_sigma, hardening_sigma, responsibilities
 from .entmax import tsallis_entropy
@@ -575,5 +575,5 @@ def _feature_pair(features, names):
         return [int(f) for f in pair]
     raise ValueError(
         f"features must be two of the model's {len(names)} features, by index or by "
-        f"name. Got {features!r} instead."
+        f"name. Got {shown(features)} instead."
     )

@@ -24,7 +24,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ._checks import check_temperatures
+from ._checks import PlainMessagesMixin, check_temperatures, shown
 from ._sklearn import DocumentationLinkMixin, Interval, StrOptions
 
 __all__ = ["Constant", "Cosine", "Cyclic", "Geometric", "Linear", "Schedule"]
@@ -32,7 +32,7 @@ __all__ = ["Constant", "Cosine", "Cyclic", "Geometric", "Linear", "Schedule"]
 UNITS = ("spread", "critical", "absolute")
 
 
-class Schedule(DocumentationLinkMixin, BaseEstimator):
+class Schedule(PlainMessagesMixin, DocumentationLinkMixin, BaseEstimator):
     """Base class of all schedules.
 
     A schedule of your own derives from it, has `unit` and `harden`, and
@@ -129,7 +129,8 @@ class _Ramp(Schedule):
         if self.stop > self.start:
             raise ValueError(
                 f"The 'stop' parameter of {type(self).__name__} must not exceed "
-                f"'start'. Got start={self.start!r} and stop={self.stop!r} instead."
+                f"'start'. Got start={shown(self.start)} and stop={shown(self.stop)} "
+                "instead."
             )
         progress = np.arange(self.n_steps) / max(self.n_steps - 1, 1)
         return np.repeat(self._ramp(progress), self.n_iter)
@@ -381,3 +382,7 @@ class Constant(Schedule):
             `start`, `n_iter` times.
         """
         return np.full(self.n_iter, self.start)
+
+
+# All kinds there are, the one that "auto" stands for first.
+KINDS = (Geometric, Linear, Cosine, Cyclic, Constant)

@@ -11,14 +11,18 @@ wrong anywhere. The page "What it survives" holds its output.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import pickle
 import sys
 import warnings
 
 import numpy as np
 import sklearn
 from scipy import sparse
-from sklearn.cluster import KMeans
+from sklearn import config_context
+from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from skrbfkmeans import RBFKMeans
 
@@ -26,6 +30,7 @@ HALVES = np.repeat([0, 1], 20)
 BLOBS = np.repeat([[0.0, 0.0], [10.0, 10.0]], 20, axis=0)
 BLOBS = BLOBS + np.random.default_rng(0).normal(size=BLOBS.shape)
 CASES = []
+IN_BATCHES = set()
 
 
 class WrongError(Exception):
@@ -36,6 +41,12 @@ def case(function):
     """Put a case on the list."""
     CASES.append(function)
     return function
+
+
+def in_batches(function):
+    """Put a case with `partial_fit` on the list."""
+    IN_BATCHES.add(function)
+    return case(function)
 
 
 def check(condition, seen):
@@ -132,6 +143,40 @@ def row_alone(make):
     alone = np.concatenate([model.predict(X[i : i + 1]) for i in range(len(X))])
     n_other = int(np.sum(alone != labels))
     check(n_other == 0, f"{n_other} labels depend on the other rows")
+
+
+@case
+def timestamps(make):
+    """Unix timestamps in float32, in three groups a day apart."""
+    groups = np.repeat([0, 1, 2], 20)
+    seconds = 1_790_000_000 + 86_400 * groups + 60 * (np.arange(60) % 20)
+    X = seconds[:, np.newaxis].astype(np.float32)
+    check_agreement(make(3).fit(X), X, groups)
+
+
+@case
+def far_center(make):
+    """A centre at 1e11 among near ones, and a row beside it."""
+    X = np.append(BLOBS, [[1e11, 1e11]], axis=0)
+    start = np.array([[1e11, 1e11], [1.0, 1.0], [9.0, 9.0]])
+    check_agreement(make(3, init=start).fit(X), X, np.append(HALVES, 2))
+
+
+@case
+def far_center_soft(make):
+    """The same in a soft run, at a temperature of 1, where there is one."""
+    X = np.append(BLOBS, [[1e11, 1e11]], axis=0)
+    start = np.array([[1e11, 1e11], [1.0, 1.0], [9.0, 9.0]])
+    model = make(3, init=start, **soft(make, 1.0)).fit(X)
+    check_split(model.predict(X), np.append(HALVES, 2))
+    means = [BLOBS[20 * j : 20 * j + 20].mean(axis=0) for j in range(2)]
+    off = np.max(np.abs(model.cluster_centers_[1:] - means))
+    check(off < 1e-6, f"near centres off by {off:.2g}")
+
+
+def soft(make, sigma):
+    """Parameters of a soft run, if the estimator has them."""
+    return {"schedule": sigma} if hasattr(make(1), "schedule") else {}
 
 
 # --- scales ------------------------------------------------------------------
@@ -243,6 +288,47 @@ def tiny_weights(make):
 
 
 @case
+def weights_of_all_orders(make):
+    """A cluster whose rows weigh 1e-300 of those of the other one."""
+    weights = np.repeat([1.0, 1e-300], 20)
+    model = make(2, init=BLOBS[[0, 20]]).fit(BLOBS, sample_weight=weights)
+    check_means(model)
+
+
+@case
+def weights_beyond_floats(make):
+    """Weights of 1e307 each, whose sum is beyond 1.8e308."""
+    X = BLOBS * 1e-3
+    model = make(2, init=X[[0, 20]]).fit(X, sample_weight=np.full(40, 1e307))
+    check_means(model, 1e-3)
+
+
+def check_means(model, scale=1.0):
+    """The centres are the means of the two halves of the rows."""
+    check_split(model.labels_)
+    for j in range(2):
+        mean = scale * BLOBS[20 * j : 20 * j + 20].mean(axis=0)
+        center = model.cluster_centers_[model.labels_[20 * j]]
+        seen = ", ".join(f"{x:.3g}" for x in center)
+        check(np.allclose(center, mean), f"a centre at {seen}")
+
+
+@case
+def assumed_finite(make):
+    """A NaN among the rows while scikit-learn is told to assume there is none."""
+    X = BLOBS.copy()
+    X[3, 1] = np.nan
+    with config_context(assume_finite=True):
+        try:
+            model = make(2).fit(X)
+        except ValueError as error:
+            check("NaN" in str(error), short(error))
+        else:
+            n_lost = int(np.isnan(model.cluster_centers_).any(axis=1).sum())
+            check(False, f"no error, {n_lost} of 2 centres NaN")
+
+
+@case
 def negative_weights(make):
     """A negative weight: an error that names ``sample_weight``."""
     model = make(2, init=np.array([[0.0], [100.0]]))
@@ -267,6 +353,75 @@ def refused_fit(make):
     check_split(model.predict(BLOBS))
 
 
+# --- batches -----------------------------------------------------------------
+
+
+@in_batches
+def moved_centers(make):
+    """``partial_fit`` after ``cluster_centers_`` were replaced: on from these."""
+    model = make(2, init=BLOBS[[0, 20]]).partial_fit(BLOBS)
+    model.cluster_centers_ = model.cluster_centers_ + 1000.0
+    model.partial_fit(BLOBS[:20] + 1000.0)
+    off = np.max(np.abs(model.cluster_centers_.mean(axis=0) - 1005.0))
+    check(off < 10.0, f"centres off by {off:.3g}")
+
+
+@in_batches
+def pickled_rows(make):
+    """A pickle after ``partial_fit``, which should hold no row."""
+    model = make(2).partial_fit(BLOBS).partial_fit(BLOBS + 0.1)
+    stored = pickle.dumps(model)
+    n_held = sum(row.tobytes() in stored for row in [*BLOBS, *(BLOBS + 0.1)])
+    check(n_held == 0, f"{n_held} rows")
+    check_split(pickle.loads(stored).partial_fit(BLOBS).predict(BLOBS))
+
+
+@in_batches
+def weightless_batch(make):
+    """A first batch of which all weights are zero, and then another."""
+    model = make(2).partial_fit(BLOBS + 1000.0, sample_weight=np.zeros(40))
+    model.partial_fit(BLOBS)
+    check_split(model.predict(BLOBS))
+    seen = ", ".join(f"{x:.3g}" for x in model.cluster_centers_.ravel())
+    check(np.max(np.abs(model.cluster_centers_)) < 20.0, f"centres {seen}")
+
+
+# --- other tools -------------------------------------------------------------
+
+
+@case
+def exported(make):
+    """Export: a fitted ``KMeans``, such as converters to ONNX know, in a pipeline."""
+    pipeline = make_pipeline(StandardScaler(), make(2)).fit(BLOBS)
+    kmeans = pipeline[-1]
+    if hasattr(kmeans, "to_kmeans"):
+        kmeans = kmeans.to_kmeans()
+    check(type(kmeans) is KMeans, f"a {type(kmeans).__name__}")
+    rows = pipeline[:-1].transform(BLOBS)
+    check_split(kmeans.predict(rows))
+    off = np.max(np.abs(kmeans.transform(rows) - pipeline.transform(BLOBS)))
+    check(off < 1e-12, f"distances off by {off:.2g}")
+
+
+@case
+def borders(make):
+    """``DecisionBoundaryDisplay`` with ``response_method="predict"``, of a pipeline."""
+    from matplotlib.figure import Figure
+    from sklearn.inspection import DecisionBoundaryDisplay
+
+    for k in 2, 3:
+        pipeline = make_pipeline(StandardScaler(), make(k)).fit(BLOBS)
+        display = DecisionBoundaryDisplay.from_estimator(
+            pipeline,
+            BLOBS,
+            response_method="predict",
+            grid_resolution=20,
+            ax=Figure().subplots(),
+        )
+        found = len(np.unique(display.response))
+        check(found == k, f"{found} of {k} clusters")
+
+
 # --- the table ---------------------------------------------------------------
 
 
@@ -279,6 +434,9 @@ def short(error):
 
 def outcome(function, estimator):
     """Right, or what was wrong; and what was warned of on the way."""
+
+    if estimator is KMeans and function in IN_BATCHES:
+        estimator = MiniBatchKMeans
 
     def make(n_clusters, **parameters):
         parameters = {"random_state": 0, "n_init": 1, **parameters}

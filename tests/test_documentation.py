@@ -13,6 +13,7 @@ from skrbfkmeans import RBFKMeans
 
 ROOT = Path(__file__).parents[1]
 DOC = ROOT / "doc"
+PROBA_SIGMA_IN_A_GRID = re.compile(r"proba_sigma[\"']\s*:")
 
 pytestmark = pytest.mark.skipif(not DOC.exists(), reason="There is no doc here.")
 
@@ -23,6 +24,21 @@ def test_every_parameter_is_compared_with_that_of_kmeans(model):
     table = page[page.index("Parameters\n---") : page.index("Attributes and methods")]
     for name in inspect.signature(model).parameters:
         assert f"* - ``{name}``\n" in table
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "n_jobs", "precompute_distances", "metric", "batch_size", "reassignment_ratio",
+        "m", "covariance_type", "n_components",
+    ],
+)  # fmt: skip
+def test_a_parameter_of_a_relative_is_told_with_what_to_do_instead(name):
+    page = (DOC / "from_kmeans.rst").read_text(encoding="utf-8")
+    table = page[page.index("are a ``TypeError`` too") : page.index("Attributes and")]
+    assert f"* - ``{name}``\n" in table
+    with pytest.raises(TypeError, match=f"argument '{name}'"):
+        RBFKMeans(**{name: 1})
 
 
 def test_every_example_is_in_the_gallery():
@@ -64,3 +80,11 @@ def test_every_python_file_names_its_licence():
     line = "# SPDX-License-Identifier: BSD-3-Clause"
     for file in files:
         assert line in file.read_text(encoding="utf-8").splitlines(), file
+
+
+def test_no_page_searches_by_a_score_that_the_parameter_does_not_change():
+    pages = [ROOT / "README.rst", *DOC.glob("*.rst"), *DOC.glob("examples/*.py")]
+    grids = [
+        p.name for p in pages if PROBA_SIGMA_IN_A_GRID.search(p.read_text("utf-8"))
+    ]
+    assert grids == ["plot_rbf_network.py"]  # by the score of a classifier

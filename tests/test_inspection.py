@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
+from sklearn.inspection import DecisionBoundaryDisplay
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -281,3 +284,65 @@ def test_other_than_two_features_and_a_bad_sigma_are_errors():
     for sigma in (-1.0, np.nan):
         with pytest.raises(ValueError, match="sigma"):
             MembershipDisplay.from_estimator(fit(), PLANE, sigma=sigma)
+
+
+# --- scikit-learn's display of borders ----------------------------------------
+
+
+def alone(model):
+    return model
+
+
+def in_a_pipeline(model):
+    return make_pipeline(StandardScaler(), model)
+
+
+def in_a_search(model):
+    return GridSearchCV(model, {"refine": [None, 1]}, cv=2)
+
+
+@pytest.mark.parametrize("k", [2, 3, 10])
+@pytest.mark.parametrize("wrap", [alone, in_a_pipeline, in_a_search])
+@pytest.mark.parametrize("names", [None, ["a", "b"]])
+def test_borders_are_drawn_with_predict_as_of_any_kmeans(k, wrap, names):
+    X = PLANE if names is None else pd.DataFrame(PLANE, columns=names)
+    model = wrap(RBFKMeans(k, random_state=0)).fit(X)
+    display = DecisionBoundaryDisplay.from_estimator(
+        model, X, response_method="predict", grid_resolution=20
+    )
+    rows = np.column_stack([display.xx0.ravel(), display.xx1.ravel()])
+    rows = rows if names is None else pd.DataFrame(rows, columns=names)
+    assert_array_equal(display.response.ravel(), model.predict(rows))
+    assert len(np.unique(display.response)) == k
+    assert [display.ax_.get_xlabel(), display.ax_.get_ylabel()] == (names or ["", ""])
+
+
+NOT_BY_DEFAULT = pytest.mark.xfail(
+    raises=(TypeError, ValueError),
+    strict=False,  # scikit-learn may learn it
+    reason="The display draws predict_proba of three or more clusters only, and not of "
+    "a pipeline or a search.",
+)
+
+
+@pytest.mark.parametrize(
+    ("k", "wrap"),
+    [
+        (3, alone),
+        (10, alone),
+        pytest.param(2, alone, marks=NOT_BY_DEFAULT),
+        pytest.param(3, in_a_pipeline, marks=NOT_BY_DEFAULT),
+        pytest.param(3, in_a_search, marks=NOT_BY_DEFAULT),
+    ],
+)
+def test_borders_are_drawn_by_default(k, wrap):
+    try:
+        DecisionBoundaryDisplay.from_estimator(KMeans(3).fit(PLANE), PLANE)
+    except ValueError:
+        pytest.skip("This scikit-learn draws no clusterer by default.")
+    model = wrap(RBFKMeans(k, random_state=0)).fit(PLANE)
+    display = DecisionBoundaryDisplay.from_estimator(model, PLANE, grid_resolution=20)
+    assert_array_equal(
+        display.response.argmax(axis=2).ravel(),
+        model.predict(np.column_stack([display.xx0.ravel(), display.xx1.ravel()])),
+    )

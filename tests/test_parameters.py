@@ -381,3 +381,11 @@ def test_arrays_as_parameters_survive_clone_repr_and_a_grid():
     grid = {"schedule": [sigmas, 2 * sigmas, [1.0, 0.0], Geometric(), "auto", 0.5]}
     search = GridSearchCV(model, grid, cv=2).fit(B)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_the_temperature_of_memberships_changes_no_score():
+    model = RBFKMeans(3, random_state=0).fit(X)
+    before, soft = model.score(X), model.predict_proba(X)
+    model.set_params(proba_sigma=10.0 * model.sigma_)
+    assert model.score(X) == before
+    assert not np.array_equal(model.predict_proba(X), soft)

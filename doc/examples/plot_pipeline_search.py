@@ -3,8 +3,9 @@
 Searching how to cool, and why
 ==============================
 
-Every parameter of :class:`~skrbfkmeans.RBFKMeans` can be searched over, those of its
-schedule too. But a search finds only what its score can see. Here
+The parameters of :class:`~skrbfkmeans.RBFKMeans` can be searched over, those of its
+schedule too. But a search finds only what its score can see. ``proba_sigma``, say,
+moves no centre, so that all its values have the same score. Here
 :class:`~sklearn.model_selection.GridSearchCV` searches twice in a pipeline: for the
 cooling that finds the best centres, and for the number of clusters, which the score of
 a clusterer cannot tell.

@@ -17,6 +17,7 @@ from .._checks import (
     check_init,
     check_learning_rate,
     check_sigma,
+    shown,
 )
 from .._rbfkmeans import RBFKMeans
 from .._run.annealing import LEAST_MASS, LEAST_SHARE
@@ -484,7 +485,9 @@ class RBFKMeansLayer(torch.nn.Module):
         step_sigma_ : One temperature after the other.
         """
         if not isinstance(progress, Real) or not 0.0 <= progress <= 1.0:
-            raise ValueError(f"progress must be between 0 and 1; got {progress!r}.")
+            raise ValueError(
+                f"progress must be between 0 and 1; got {shown(progress)}."
+            )
         if self.schedule is None:
             return self
         n_temperatures = len(sigmas_of(self.schedule, 1.0))
