@@ -2,9 +2,10 @@
 
 The file is mapped, so its pages come and go as the system likes. What counts is what
 the process allocates beyond them, which Linux calls anonymous memory; the peak of it
-during the fit is printed, less what was there before. Run it with ``python
-benchmarks/out_of_core.py [--file rows.f4] [--rows 10000000] [--features 128]``; the
-file is made if it is not there, and stays.
+during the fit is printed, less what was there before. Fits are those that a user gets
+by default, swaps included, unless ``--unrefined`` leaves them out; ``--scale`` makes the
+values larger. Run it with ``python benchmarks/out_of_core.py [--file rows.f4]
+[--rows 10000000] [--features 128]``; the file is made if it is not there, and stays.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -21,7 +22,7 @@ from skrbfkmeans import RBFKMeans
 PIECE = 100_000
 
 
-def make(path, n, d, n_clusters=100):
+def make(path, n, d, scale, n_clusters=100):
     """Write rows around some centres, as float32, piece by piece."""
     rng = np.random.default_rng(0)
     centers = rng.normal(scale=2.0, size=(n_clusters, d)).astype(np.float32)
@@ -29,7 +30,7 @@ def make(path, n, d, n_clusters=100):
         for start in range(0, n, PIECE):
             labels = rng.integers(n_clusters, size=min(PIECE, n - start))
             noise = rng.standard_normal((len(labels), d), dtype=np.float32)
-            (centers[labels] + noise).tofile(file)
+            (np.float32(scale) * (centers[labels] + noise)).tofile(file)
 
 
 def anonymous_memory():
@@ -69,23 +70,32 @@ def main():
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--clusters", type=int, default=100)
-    parser.add_argument("--refine", action="store_true", help="try swaps, too")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--unrefined", action="store_true", help="try no swaps")
+    parser.add_argument("--fit-only", action="store_true")
     options = parser.parse_args()
     n, d, k = options.rows, options.features, options.clusters
     if not options.file.exists() or options.file.stat().st_size != 4 * n * d:
-        make(options.file, n, d)
+        make(options.file, n, d, options.scale)
     X = np.memmap(options.file, dtype=np.float32, mode="r", shape=(n, d))
-    model = RBFKMeans(k, refine="auto" if options.refine else None, random_state=0)
+    refine = None if options.unrefined else "auto"
+    model = RBFKMeans(k, refine=refine, random_state=0)
     model.fit(X[: 20 * k])  # compiles what it needs
-    print(f"{n:,} x {d} float32, {X.nbytes / 1e9:.1f} GB, {k} clusters")
-    for name, call in {
+    print(
+        f"{n:,} x {d} float32, {X.nbytes / 1e9:.1f} GB, values up to "
+        f"{np.abs(X[:PIECE]).max():.1g}, {k} clusters"
+    )
+    calls = {
         "fit": lambda: model.fit(X),
         "predict": lambda: model.predict(X),
         "score": lambda: model.score(X),
         "partial_fit": lambda: [
             model.partial_fit(X[start : start + PIECE]) for start in range(0, n, PIECE)
         ],
-    }.items():
+    }
+    for name, call in calls.items():
+        if options.fit_only and name != "fit":
+            continue
         with Peak() as peak:
             begin = perf_counter()
             call()

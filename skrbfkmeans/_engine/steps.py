@@ -412,8 +412,8 @@ class EStep:
     def _jobs(self, cost):
         """Ranges of rows for the threads to take in turn, each of whole strips.
 
-        A pass of so many nanoseconds is worth so many jobs. Each range's steps are
-        short enough for Ctrl-C to be heard in time.
+        The more nanoseconds a pass costs, the more ranges: see `ALONE` and `BUSY`. Their
+        steps are those of strips, short enough for Ctrl-C to be heard in time.
         """
         strips, n = self._strips, self.rows.n_threads
         n = 1 if cost <= ALONE or n == 1 else n if cost <= BUSY else n * JOBS_PER_THREAD
