@@ -3,8 +3,8 @@
 The file is mapped, so its pages come and go as the system likes. What counts is what
 the process allocates beyond them, which Linux calls anonymous memory; the peak of it
 during the fit is printed, less what was there before. Fits are those that a user gets
-by default, swaps included, unless ``--unrefined`` leaves them out; ``--scale`` makes the
-values larger. Run it with ``python benchmarks/out_of_core.py [--file rows.f4]
+by default, swaps included, unless ``--unrefined`` leaves them out; ``--scale`` makes
+the values larger. Run it with ``python benchmarks/out_of_core.py [--file rows.f4]
 [--rows 10000000] [--features 128]``; the file is made if it is not there, and stays.
 """
 

@@ -8,8 +8,8 @@ own centre and a lower bound on that to all others.
 Rows are cut into strips, each with running sums of its own. A job is a number of
 strips that follow one another. A thread takes a job at a time, and works on all its
 rows with one call of each kernel, for a call costs as much as a look at thousands of
-rows; only where there are so many that Ctrl-C would have to wait, several calls work on
-a part of the job each.
+rows. Jobs of more rows than a call should take, lest Ctrl-C has to wait, are worked on
+in several calls.
 """
 
 # SPDX-License-Identifier: BSD-3-Clause
@@ -20,7 +20,7 @@ from collections import namedtuple
 import numpy as np
 
 from . import kernels
-from .codebook import distances_to_next, heat_of, make_softmax, middle_of
+from .rows import distances_to_next, heat_of, make_softmax, middle_of
 
 # Softmax shares are added up about a single point for all centres, as long as no
 # coordinate of a centre is farther from it than this many sigma: with more, sums would
@@ -412,8 +412,8 @@ class EStep:
     def _jobs(self, cost):
         """Ranges of rows for the threads to take in turn, each of whole strips.
 
-        The more nanoseconds a pass costs, the more ranges: see `ALONE` and `BUSY`. Their
-        steps are those of strips, short enough for Ctrl-C to be heard in time.
+        The more nanoseconds a pass costs, the more jobs it is worth. Each range's step
+        is the number of rows for one call, few enough for Ctrl-C to be heard in time.
         """
         strips, n = self._strips, self.rows.n_threads
         n = 1 if cost <= ALONE or n == 1 else n if cost <= BUSY else n * JOBS_PER_THREAD
