@@ -20,7 +20,7 @@ from collections import namedtuple
 import numpy as np
 
 from . import kernels
-from .rows import distances_to_next, heat_of, make_softmax, middle_of
+from .codebook import distances_to_next, heat_of, make_softmax, middle_of
 
 # Softmax shares are added up about a single point for all centres, as long as no
 # coordinate of a centre is farther from it than this many sigma: with more, sums would
