@@ -717,10 +717,11 @@ class RBFKMeans(
             random_state=self.random_state,
         )
         kmeans.cluster_centers_ = centers
-        kmeans.labels_ = self.labels_.copy()
-        kmeans.inertia_ = self.inertia_
-        kmeans.n_iter_ = self.n_iter_ if hasattr(self, "n_iter_") else self.n_steps_
         kmeans.n_features_in_ = self.n_features_in_
+        if hasattr(self, "labels_"):  # not of a layer's estimator
+            kmeans.labels_ = self.labels_.copy()
+            kmeans.inertia_ = self.inertia_
+            kmeans.n_iter_ = getattr(self, "n_iter_", None) or self.n_steps_
         if hasattr(self, "feature_names_in_"):
             kmeans.feature_names_in_ = self.feature_names_in_.copy()
         # what KMeans.fit leaves for its other methods

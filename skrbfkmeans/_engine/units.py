@@ -24,11 +24,17 @@ BLOCK = 2**20
 # squares permit, so that the smallest are lost as late as possible.
 HEADROOM = 400
 
-# Weights; if the largest is between them, sums of weighted squares keep their range.
+# Weights; if the largest is between them, sums of weighted squares keep their range,
+# and if all are larger than the least one, sums of the smallest keep their digits.
 SAFE_WEIGHTS = 1e-30, 1e30
+LEAST_SAFE_WEIGHT = 1e-200
 
-# Weights relative to the largest; a positive one of less counts as much, so that its
-# row is not lost as if it had none.
+# Beyond them, the largest weight becomes 2 to this power: as large as sums of weighted
+# squares permit.
+WEIGHT_HEADROOM = 200
+
+# Weights in such units; a positive one of less counts as much, so that its row is not
+# lost as if it had none.
 LEAST_WEIGHT = 1e-280
 
 
@@ -100,9 +106,17 @@ class Batch:
         """The largest weight; 0 without rows."""
         return 1.0 if self.weights is None else float(self.weights.max(initial=0.0))
 
+    @property
+    def least_weight(self):
+        """The least positive weight; infinite if there is none."""
+        if self.weights is None:
+            return 1.0
+        return float(np.min(self.weights, where=self.weights > 0.0, initial=np.inf))
+
     def units(self, *more):
         """Units in which no square gets lost, nor any of `more` arrays."""
-        return choose_units(self.squares, self.largest_weight, self.magnitude, *more)
+        weights = self.least_weight, self.largest_weight
+        return choose_units(self.squares, weights, self.magnitude, *more)
 
     def rows(self, units, **options):
         """Passes over the rows, in these units.
@@ -134,7 +148,7 @@ class Batch:
         return sum(map(sum_of_squares, blocks)), _largest(values)
 
 
-def choose_units(squares, largest_weight, magnitude, *more):
+def choose_units(squares, weights, magnitude, *more):
     """Units in which no square gets lost.
 
     Parameters
@@ -142,8 +156,8 @@ def choose_units(squares, largest_weight, magnitude, *more):
     squares : float
         Sum of the squares of the rows, as it may be had at once: infinite if it is too
         large for their precision.
-    largest_weight : float
-        Their largest weight.
+    weights : tuple of float
+        Their least positive weight, and the largest.
     magnitude : callable
         Asked, if `squares` is not enough, for the sum of the squares in float64 and
         the largest magnitude.
@@ -154,10 +168,10 @@ def choose_units(squares, largest_weight, magnitude, *more):
     -------
     units : Units
     """
-    w_exponent = 0
-    low, high = SAFE_WEIGHTS
-    if largest_weight > 0.0 and not low < largest_weight < high:
-        w_exponent = int(np.frexp(largest_weight)[1])
+    w_exponent, (least, heaviest), (low, high) = 0, weights, SAFE_WEIGHTS
+    are_safe = low < heaviest < high and least > LEAST_SAFE_WEIGHT
+    if heaviest > 0.0 and not are_safe:
+        w_exponent = int(np.frexp(heaviest)[1]) - WEIGHT_HEADROOM
     if _are_safe(squares, more):
         return Units(0, w_exponent)
     squares, largest = magnitude()

@@ -133,7 +133,9 @@ class Stream:
                 float(units.into(self.sigma)),
                 settings,
             )
-        exponent = max(self.w_exponent, units.w_exponent)
+        exponent = units.w_exponent
+        if self.masses.any():  # else there is nothing whose digits could be lost
+            exponent = max(exponent, self.w_exponent)
         masses = scaled(masses, exponent - units.w_exponent)
         masses += scaled(self.masses, exponent - self.w_exponent)
         return self._moved(units, centers, masses, exponent)

@@ -31,7 +31,7 @@ from .._engine.units import Batch, choose_units
 SAMPLED_ROWS, LEAST_SAMPLED, SAMPLED_NUMBERS = 1000, 20_000, 2**24
 
 # What one look at a chunk tells.
-Facts = namedtuple("Facts", "n_rows squares dtype n_stored largest_weight")
+Facts = namedtuple("Facts", "n_rows squares dtype n_stored least_weight largest_weight")
 
 # Which step of which run.
 Turn = namedtuple("Turn", "run step")
@@ -114,8 +114,8 @@ def tell_facts(chunk):
     """What decides about units, sizes and samples."""
     X, squares = chunk.batch.X, chunk.batch.squares
     n_stored = X.nnz if sparse.issparse(X) else X.size
-    largest = chunk.batch.largest_weight
-    return Facts(X.shape[0], float(squares), X.dtype, n_stored, largest)
+    weights = chunk.batch.least_weight, chunk.batch.largest_weight
+    return Facts(X.shape[0], float(squares), X.dtype, n_stored, *weights)
 
 
 def tell_magnitude(chunk):
@@ -287,17 +287,18 @@ class ChunkedRows(Passes):
         filled = [fact for fact in facts if fact.n_rows > 0]
         self.dtype = np.result_type(np.float32, *(fact.dtype for fact in filled))
         self._squares = sum(fact.squares for fact in filled)
-        self._largest_weight = max((fact.largest_weight for fact in filled), default=0)
+        self._weights = (
+            min((fact.least_weight for fact in filled), default=np.inf),
+            max((fact.largest_weight for fact in filled), default=0.0),
+        )
         self._runs = itertools.count()
         self.units = None
 
     def choose_units(self, *more):
         """Choose units in which no square gets lost, those of `more` included."""
         if not self.is_unweighted:
-            check_some_weight(self._largest_weight)
-        self.units = choose_units(
-            self._squares, self._largest_weight, self._magnitude, *more
-        )
+            check_some_weight(self._weights[1])
+        self.units = choose_units(self._squares, self._weights, self._magnitude, *more)
 
     def _magnitude(self):
         squares, largest = zip(*self._carrier.map(tell_magnitude), strict=True)
