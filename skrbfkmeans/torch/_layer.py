@@ -43,6 +43,7 @@ from ._energy import (
     middle_of,
 )
 from ._entmax import entmax
+from ._parametrized import recompute, set_tensor, unparametrized
 from ._tracing import is_exporting, refuse_export, shape_of
 
 # In the error of what changes the layer, while it is exported.
@@ -131,6 +132,10 @@ class RBFKMeansLayer(torch.nn.Module):
     number like the centres, NaN if it is not known. There are no derivatives, and rows
     and weights are not checked; labels may differ where distances differ by rounding.
     `init_centers_`, `measure_` and `em_step_` are an error there.
+
+    Centres may be parametrized (``torch.nn.utils.parametrize``, and the older functions
+    of ``torch.nn.utils``): `init_centers_` and `em_step_` set them by
+    ``right_inverse``, and raise a RuntimeError if that does not give what they ask for.
 
     References
     ----------
@@ -259,6 +264,7 @@ class RBFKMeansLayer(torch.nn.Module):
                 f'reduction must be "mean", "sum" or "none"; got {reduction!r}.'
             )
         weight = self._check_weight(weight, x, may_vanish=reduction != "mean")
+        recompute(self, "centers")
         two_sigma2 = self._two_sigma2()
         with full_precision(x.device):
             d2 = self._squared_distances(x)
@@ -306,6 +312,7 @@ class RBFKMeansLayer(torch.nn.Module):
             self._check_x(x)
             return self._squared_distances(x).argmin(dim=-1)
         self._check_x(x, finite=True)
+        recompute(self, "centers")
         rows = as_array(x).reshape(-1, self.n_features)
         labels = np.empty(0, np.int64)
         if len(rows):
@@ -344,6 +351,8 @@ class RBFKMeansLayer(torch.nn.Module):
         ValueError
             If a shape or device does not suit, if x is not finite or has too few rows,
             or if a weight is negative or not finite, or all are zero.
+        RuntimeError
+            If a parametrization of the centres does not take these.
         """
         refuse_export("init_centers_", INSTEAD)
         self._check_x(x, finite=True)
@@ -360,7 +369,7 @@ class RBFKMeansLayer(torch.nn.Module):
                 "k-means++", rows, batch.X, self.n_clusters,
                 check_random_state(random_state),
             )  # fmt: skip
-            self.centers.copy_(torch.from_numpy(rows.units.back(centers)))
+            set_tensor(self, "centers", torch.from_numpy(rows.units.back(centers)))
             self._measure(rows, centers)
         return self._set_position(0)
 
@@ -395,6 +404,7 @@ class RBFKMeansLayer(torch.nn.Module):
         """
         refuse_export("measure_", INSTEAD)
         self._check_x(x, finite=True)
+        recompute(self, "centers")
         if x.numel() == 0:
             raise ValueError("x has no rows.")
         batch = self._as_batch(x, weight)
@@ -437,12 +447,14 @@ class RBFKMeansLayer(torch.nn.Module):
             If a shape or device does not suit, if x is not finite, if a weight is
             negative or not finite, or if learning_rate is not between 0 and 2.
         RuntimeError
-            If the unit of the schedule has not been measured.
+            If the unit of the schedule has not been measured, or if a parametrization
+            of the centres does not take these; then they stay.
         """
         refuse_export("em_step_", INSTEAD)
         self._check_x(x, finite=True)
         check_learning_rate(learning_rate)
         weight = self._check_weight(weight, x, may_vanish=True)
+        recompute(self, "centers")
         with full_precision(x.device):
             wide = wide_dtype(x.device)
             two_sigma2 = self._two_sigma2()
@@ -460,7 +472,9 @@ class RBFKMeansLayer(torch.nn.Module):
             means = (r.T @ rows) / mass.clamp_min(LEAST_MASS)[:, None] + origin
             moves = learning_rate * (means - centers)
             moved = means if learning_rate == 1.0 else centers + moves
-            self.centers.copy_(torch.where(heavy[:, None], moved, centers))
+            set_tensor(
+                self, "centers", torch.where(heavy[:, None], moved, centers), centers
+            )
         return self
 
     # --- the temperature ---
@@ -561,6 +575,7 @@ class RBFKMeansLayer(torch.nn.Module):
         if not isinstance(model.proba_sigma, str):
             sigma = check_sigma(model.proba_sigma, "proba_sigma")
         centers = torch.from_numpy(np.array(model.cluster_centers_))
+        cls = unparametrized(cls, "centers")
         layer = cls(*centers.shape, float(model.alpha), float(sigma), device="cpu")
         layer.centers = torch.nn.Parameter(centers)
         return layer
@@ -587,6 +602,7 @@ class RBFKMeansLayer(torch.nn.Module):
         RuntimeError
             If the unit of the schedule has not been measured.
         """
+        recompute(self, "centers")
         return self._as_estimator(self._known_sigma())
 
     # --- internals ---
