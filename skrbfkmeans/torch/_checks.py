@@ -2,6 +2,8 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import math
+
 import torch
 
 # --- kinds of numbers --------------------------------------------------------
@@ -24,6 +26,30 @@ def as_array(tensor):
     if tensor.is_floating_point():
         tensor = tensor.to(working_dtype(tensor.dtype))
     return tensor.numpy()
+
+
+def wide_dtype(device):
+    """float64, or float32 where the device has none."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def in_own_unit(weight):
+    """Weights in the widest dtype, and the exponent of the power of two they are in.
+
+    The largest is then between 1/2 and 1, so sums neither overflow nor vanish. No
+    digit changes.
+    """
+    weight = weight.to(wide_dtype(weight.device))
+    if not weight.numel():
+        return weight, 0
+    exponent = int(torch.frexp(weight.detach().amax()).exponent)
+    return scaled(weight, -exponent), exponent
+
+
+def scaled(tensor, exponent):
+    """The tensor times ``2**exponent``, in two steps: one may leave the range."""
+    half = exponent // 2
+    return tensor * math.ldexp(1.0, half) * math.ldexp(1.0, exponent - half)
 
 
 def draw_seed(generator):

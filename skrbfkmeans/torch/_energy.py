@@ -6,7 +6,11 @@ responsibilities.
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import contextlib
+
 import torch
+
+from ._tracing import expm1
 
 # A squared distance this small, relative to the squares it is the difference of, is
 # taken from the differences of the coordinates instead.
@@ -59,20 +63,22 @@ class FreeEnergy(torch.autograd.Function):
         support, for :math:`a = \alpha - 1`. That leaves :math:`\min d^2 + 2 \sigma^2
         ((p_0^a - 1) / a + (1 - \sum_j p_j^\alpha) / \alpha)`.
         """
-        lowest, largest = d2.amin(dim=1), r.amax(dim=1)
-        if two_sigma2 == 0.0:
+        lowest, largest = d2.amin(dim=-1), r.amax(dim=-1)
+        if isinstance(two_sigma2, torch.Tensor):
+            two_sigma2 = two_sigma2.to(d2.dtype)
+        elif two_sigma2 == 0.0:
             return lowest
         if alpha == 1.0:
             return lowest + two_sigma2 * largest.log()
         if alpha == 1.5:
-            powers = r.sqrt().mul_(r)
+            powers = r.sqrt() * r
         elif alpha == 2.0:
             powers = r * r
         else:
             powers = r.pow(alpha)
         a = alpha - 1.0
-        first = torch.expm1(a * largest.log()) / a
-        return lowest + two_sigma2 * (first + (1.0 - powers.sum(dim=1)) / alpha)
+        first = expm1(a * largest.log()) / a
+        return lowest + two_sigma2 * (first + (1.0 - powers.sum(dim=-1)) / alpha)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -105,6 +111,16 @@ def middle_of(centers):
     return centers.detach().sort(dim=0).values[(len(centers) - 1) // 2]
 
 
+def differences(x, centers):
+    """Squared distances from differences, of shape (..., n_clusters).
+
+    For what is traced: no second look, at the price of memory for all coordinates.
+    """
+    return (x[..., None, :] - centers).square().sum(dim=-1)
+
+
 def full_precision(device):
     """Context without autocast: products would lose most digits of a distance."""
+    if not torch.is_autocast_enabled(device.type):  # nothing to write down if traced
+        return contextlib.nullcontext()
     return torch.autocast(device.type, enabled=False)

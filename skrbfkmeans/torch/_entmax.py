@@ -8,6 +8,7 @@ import torch
 
 from .._checks import check_alpha
 from ._checks import check_alphas, check_floating, output_dtype, working_dtype
+from ._tracing import is_exporting, is_traced, log1p, shape_of
 
 # Newton's method ends long before.
 MOST_STEPS = 200
@@ -74,9 +75,10 @@ def entmax(z, alpha=1.5, dim=-1):
     become 0 changes so fast with the scores that it has few digits.
 
     Reverse and forward mode, ``torch.func.vmap`` and their combinations, such as
-    ``torch.func.hessian``, work. ``torch.compile`` traces a float alpha of 1, 1.5 or 2
-    as a whole, by a sort, so that results may differ in rounding; around any other
-    alpha it breaks the graph, and with ``fullgraph=True`` it is an error.
+    ``torch.func.hessian``, work. ``torch.compile`` traces it as a whole: by a sort for
+    an alpha of 1.5 or 2, by halving a bracket for others, so that results may differ
+    in rounding. In the same way it is exported, by ``torch.export``, ``torch.onnx`` and
+    ``torch.jit.trace``; such a program has no derivatives.
 
     References
     ----------
@@ -98,9 +100,9 @@ def entmax(z, alpha=1.5, dim=-1):
     tensor([0.2835, 0.2835, 0.0000])
     """
     check_floating(z, "z")
-    if not -z.ndim <= dim < z.ndim or z.shape[dim] == 0:
+    if not -z.ndim <= dim < z.ndim or shape_of(z)[dim] == 0:
         raise ValueError(
-            f"z must have entries along dim {dim}; its shape is {tuple(z.shape)}."
+            f"z must have entries along dim {dim}; its shape is {shape_of(z)}."
         )
     if isinstance(alpha, torch.Tensor):
         alpha = check_alphas(alpha, z, dim)
@@ -111,9 +113,13 @@ def entmax(z, alpha=1.5, dim=-1):
     if isinstance(alpha, float) and alpha == 1.0:
         p = torch.softmax(scores, dim=dim)
     else:
-        is_traced = torch.compiler.is_compiling()
-        function = Entmax if is_traced else TransformedEntmax
-        p = function.apply(scores.movedim(dim, -1), alpha).movedim(-1, dim)
+        scores = scores.movedim(dim, -1)
+        if is_exporting():
+            p = Entmax.forward(scores.detach(), alpha)
+        else:
+            function = Entmax if is_traced() else TransformedEntmax
+            p = function.apply(scores, alpha)
+        p = p.movedim(-1, dim)
     return p.to(output_dtype(z.dtype, z.device))
 
 
@@ -129,7 +135,10 @@ class Entmax(torch.autograd.Function):
         """Probabilities of the scores z; alpha is a float or broadcasts against z."""
         y = z - z.amax(dim=-1, keepdim=True)
         if isinstance(alpha, torch.Tensor):  # here, for vmap hides values before
-            if not (torch.isfinite(alpha) & (alpha >= 1.0)).all():
+            are_right = torch.isfinite(alpha) & (alpha >= 1.0)
+            if is_traced():
+                alpha = alpha.masked_fill(~are_right, math.nan)
+            elif not are_right.all():
                 raise ValueError("alpha has an entry that is not a finite number >= 1.")
             p = entmax_any(y, alpha - 1.0)
         elif alpha == 1.5:
@@ -239,7 +248,7 @@ def curvature(p, a1):
 #
 # Of scores y along the last dimension, whose largest is 0; NaN stays NaN. They may be
 # overwritten. What is traced must not ask for values: then the support comes from a
-# sort.
+# sort, or the threshold from halving its bracket as often as it has digits.
 
 
 def entmax15(y):
@@ -249,7 +258,7 @@ def entmax15(y):
     approach from the left: the support shrinks until it stops changing.
     """
     u = y.mul_(0.5)
-    if torch.compiler.is_compiling():
+    if is_traced():
         margin = (u - _sorted_threshold15(u)).relu()
         return margin * margin
     enough = 2.0 * torch.finfo(y.dtype).eps
@@ -269,7 +278,7 @@ def sparsemax(y):
     The threshold of all candidates is too low; raising it to that of the candidates
     above it ends at the solution, after finitely many steps.
     """
-    if torch.compiler.is_compiling():
+    if is_traced():
         return (y - _sorted_threshold2(y)).relu()
     enough = 2.0 * torch.finfo(y.dtype).eps
     margin = y.add_(1.0).relu_()
@@ -290,7 +299,7 @@ def entmax_any(y, a1):
     shrinking bracket of s. A float a1 is positive, a tensor may hold zeros.
     """
     is_softmax = None
-    divisor, log_k = a1, math.log(y.shape[-1])
+    divisor, log_k = a1, math.log(shape_of(y)[-1])
     if isinstance(a1, torch.Tensor):
         is_softmax = a1 == 0.0
         divisor = a1.masked_fill(is_softmax, 1.0)
@@ -300,6 +309,8 @@ def entmax_any(y, a1):
     y = y.clamp_min(torch.finfo(y.dtype).min / 4.0)  # zero times it is zero
     low = torch.zeros_like(y[..., :1])
     low, high = torch.broadcast_tensors(low, high)
+    if is_traced():
+        return _halved(y, high, a1, divisor, is_softmax)
     s = low
     enough = 2.0 * torch.finfo(y.dtype).eps
     for _ in range(MOST_STEPS):
@@ -322,11 +333,35 @@ def entmax_any(y, a1):
     return _power(y, s, a1, divisor, is_softmax)[0]
 
 
+def _halved(y, high, a1, divisor, is_softmax):
+    """Entmax with any alpha, by halving the bracket from 0 to `high` of s.
+
+    The steps are as many as y has digits, and short, for each is in the program.
+    """
+    n_steps = 2 - round(math.log2(torch.finfo(y.dtype).eps))
+    if isinstance(a1, float) and a1 >= NEAR_ZERO:  # else 1 + a1 y loses digits
+        high, base = a1 * high, a1 * y + 1.0
+
+        def power(s):
+            return (base - s).clamp_min(0.0).pow(1.0 / a1)
+    else:
+
+        def power(s):
+            return _power(y, s, a1, divisor, is_softmax)[0]
+
+    low = torch.zeros_like(high)
+    for step in range(1, n_steps + 1):
+        middle = low + high * 0.5**step
+        total = power(middle).sum(dim=-1, keepdim=True)
+        low = torch.where(total >= 1.0, middle, low)
+    return power(low)
+
+
 def _power(y, s, a1, divisor, is_softmax):
     """The power in `entmax_any`, and its base; outside the support it is 0."""
     difference = y - s
     t = (a1 * difference).clamp_min_(-1.0)
-    exponent = t.log1p() / divisor
+    exponent = log1p(t) / divisor
     if is_softmax is not None:
         exponent = torch.where(is_softmax, difference, exponent)
     return exponent.exp_(), t.add_(1.0).clamp_min_(torch.finfo(t.dtype).tiny)
@@ -353,7 +388,7 @@ def _descending(scores):
     What is below -1, where no threshold is, is set well below: sums stay finite.
     """
     ordered = scores.clamp_min(-2.0).sort(dim=-1, descending=True).values
-    n = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
+    n = torch.arange(1, shape_of(scores)[-1] + 1, device=scores.device)
     return ordered, n.to(scores.dtype)
 
 

@@ -29,12 +29,26 @@ from ._checks import (
     check_device,
     check_floating,
     draw_seed,
+    in_own_unit,
     kind,
     output_dtype,
+    scaled,
+    wide_dtype,
     working_dtype,
 )
-from ._energy import FreeEnergy, SquaredDistances, full_precision, middle_of
+from ._energy import (
+    FreeEnergy,
+    SquaredDistances,
+    differences,
+    full_precision,
+    middle_of,
+)
 from ._entmax import entmax
+from ._parametrized import recompute, set_tensor, unparametrized
+from ._tracing import is_exporting, refuse_export, shape_of
+
+# In the error of what changes the layer, while it is exported.
+INSTEAD = "it changes the layer; call it before, and export forward"
 
 
 class RBFKMeansLayer(torch.nn.Module):
@@ -111,6 +125,18 @@ class RBFKMeansLayer(torch.nn.Module):
 
     Reading sigma breaks the graph of ``torch.compile``. ``torch.func.vmap`` and forward
     mode are not supported; `forward` takes any number of leading dimensions.
+
+    ``torch.export.export``, ``torch.onnx.export`` and ``torch.jit.trace`` write down
+    `forward`, and in a module that calls them `free_energy` and `predict`, for any
+    number of rows. In the program squared distances are those of differences, which
+    takes memory for (n_rows, n_clusters, n_features) numbers; sigma, 0 included, is a
+    number like the centres, NaN if it is not known. There are no derivatives, and rows
+    and weights are not checked; labels may differ where distances differ by rounding.
+    `init_centers_`, `measure_` and `em_step_` are an error there.
+
+    Centres may be parametrized (``torch.nn.utils.parametrize``, and the older functions
+    of ``torch.nn.utils``): `init_centers_` and `em_step_` set them by
+    ``right_inverse``, and raise a RuntimeError if that does not give what they ask for.
 
     References
     ----------
@@ -194,9 +220,8 @@ class RBFKMeansLayer(torch.nn.Module):
         with full_precision(x.device):
             r = self._shares(self._squared_distances(x), self._two_sigma2())
         dtype = torch.promote_types(x.dtype, self.centers.dtype)
-        return r.to(output_dtype(dtype, x.device)).reshape(
-            *x.shape[:-1], self.n_clusters
-        )
+        r = r.to(output_dtype(dtype, x.device))
+        return r if is_exporting() else r.reshape(*x.shape[:-1], self.n_clusters)
 
     def free_energy(self, x, weight=None, reduction="mean"):
         r"""The loss, differentiable with respect to the rows and the centres.
@@ -240,23 +265,24 @@ class RBFKMeansLayer(torch.nn.Module):
                 f'reduction must be "mean", "sum" or "none"; got {reduction!r}.'
             )
         weight = self._check_weight(weight, x, may_vanish=reduction != "mean")
+        recompute(self, "centers")
         two_sigma2 = self._two_sigma2()
         with full_precision(x.device):
             d2 = self._squared_distances(x)
             r = self._shares(d2, two_sigma2)
+            if is_exporting():
+                return self._exported_energy(d2, r, two_sigma2, weight, reduction)
             values = FreeEnergy.apply(d2, r, two_sigma2, self.alpha)
             values = values.reshape(x.shape[:-1])
-            if weight is not None:
-                if reduction == "mean" and weight.numel():  # the unit does not matter
-                    weight = weight / weight.amax()
-                weight = weight.to(values.dtype)
-                values = values * weight
+            if weight is None:
+                return getattr(values, reduction)() if reduction != "none" else values
             if reduction == "none":
-                return values
-            total = values.sum()
-            if reduction == "sum":
-                return total
-            return total / (values.numel() if weight is None else weight.sum())
+                return (values * weight.to(wide_dtype(x.device))).to(values.dtype)
+            weight, exponent = in_own_unit(weight)
+            total = (values * weight).sum()
+            if reduction == "mean":
+                return (total / weight.sum()).to(values.dtype)
+            return scaled(total, exponent).to(values.dtype)
 
     @torch.no_grad()
     def predict(self, x):
@@ -283,7 +309,11 @@ class RBFKMeansLayer(torch.nn.Module):
             If x has another number of features, is on another device, or is not
             finite.
         """
+        if is_exporting():
+            self._check_x(x)
+            return self._squared_distances(x).argmin(dim=-1)
         self._check_x(x, finite=True)
+        recompute(self, "centers")
         rows = as_array(x).reshape(-1, self.n_features)
         labels = np.empty(0, np.int64)
         if len(rows):
@@ -322,7 +352,10 @@ class RBFKMeansLayer(torch.nn.Module):
         ValueError
             If a shape or device does not suit, if x is not finite or has too few rows,
             or if a weight is negative or not finite, or all are zero.
+        RuntimeError
+            If a parametrization of the centres does not take these.
         """
+        refuse_export("init_centers_", INSTEAD)
         self._check_x(x, finite=True)
         if x.numel() < self.n_clusters * self.n_features:
             raise ValueError(
@@ -337,8 +370,8 @@ class RBFKMeansLayer(torch.nn.Module):
                 "k-means++", rows, batch.X, self.n_clusters,
                 check_random_state(random_state),
             )  # fmt: skip
+            set_tensor(self, "centers", torch.from_numpy(rows.units.back(centers)))
             self._measure(rows, centers)
-        self.centers.copy_(torch.from_numpy(rows.units.back(centers)))
         return self._set_position(0)
 
     @torch.no_grad()
@@ -370,7 +403,9 @@ class RBFKMeansLayer(torch.nn.Module):
             If a shape or device does not suit, if x is not finite or has no rows, or
             if a weight is negative or not finite, or all are zero.
         """
+        refuse_export("measure_", INSTEAD)
         self._check_x(x, finite=True)
+        recompute(self, "centers")
         if x.numel() == 0:
             raise ValueError("x has no rows.")
         batch = self._as_batch(x, weight)
@@ -413,18 +448,21 @@ class RBFKMeansLayer(torch.nn.Module):
             If a shape or device does not suit, if x is not finite, if a weight is
             negative or not finite, or if learning_rate is not between 0 and 2.
         RuntimeError
-            If the unit of the schedule has not been measured.
+            If the unit of the schedule has not been measured, or if a parametrization
+            of the centres does not take these; then they stay.
         """
+        refuse_export("em_step_", INSTEAD)
         self._check_x(x, finite=True)
         check_learning_rate(learning_rate)
         weight = self._check_weight(weight, x, may_vanish=True)
+        recompute(self, "centers")
         with full_precision(x.device):
-            wide = torch.float32 if x.device.type == "mps" else torch.float64
+            wide = wide_dtype(x.device)
             two_sigma2 = self._two_sigma2()
             r = self._shares(self._squared_distances(x), two_sigma2).to(wide)
             total = float(r.shape[0])
             if weight is not None:
-                weight = weight.reshape(-1, 1).to(wide)
+                weight = in_own_unit(weight)[0].reshape(-1, 1)
                 r, total = r * weight, weight.sum()
             is_hard = two_sigma2 == 0.0
             mass = r.sum(dim=0)
@@ -435,7 +473,9 @@ class RBFKMeansLayer(torch.nn.Module):
             means = (r.T @ rows) / mass.clamp_min(LEAST_MASS)[:, None] + origin
             moves = learning_rate * (means - centers)
             moved = means if learning_rate == 1.0 else centers + moves
-            self.centers.copy_(torch.where(heavy[:, None], moved, centers))
+            set_tensor(
+                self, "centers", torch.where(heavy[:, None], moved, centers), centers
+            )
         return self
 
     # --- the temperature ---
@@ -538,6 +578,7 @@ class RBFKMeansLayer(torch.nn.Module):
         if not isinstance(model.proba_sigma, str):
             sigma = check_sigma(model.proba_sigma, "proba_sigma")
         centers = torch.from_numpy(np.array(model.cluster_centers_))
+        cls = unparametrized(cls, "centers")
         layer = cls(*centers.shape, float(model.alpha), float(sigma), device="cpu")
         layer.centers = torch.nn.Parameter(centers)
         return layer
@@ -564,6 +605,7 @@ class RBFKMeansLayer(torch.nn.Module):
         RuntimeError
             If the unit of the schedule has not been measured.
         """
+        recompute(self, "centers")
         return self._as_estimator(self._known_sigma())
 
     # --- internals ---
@@ -600,26 +642,48 @@ class RBFKMeansLayer(torch.nn.Module):
     def _squared_distances(self, x):
         """Of all rows to all centres, of shape (n_rows, n_clusters)."""
         dtype = working_dtype(torch.promote_types(x.dtype, self.centers.dtype))
+        if is_exporting():
+            x = x.unflatten(-1, (self.n_features,)).detach()  # asks for that many
+            return differences(x.to(dtype), self.centers.detach().to(dtype))
         rows = x.reshape(-1, self.n_features).to(dtype)
         return SquaredDistances.apply(rows, self.centers.to(dtype))
 
     def _shares(self, d2, two_sigma2):
         """Responsibilities, of squared distances."""
-        if two_sigma2 < torch.finfo(d2.dtype).tiny:
-            nearest = d2.argmin(dim=-1, keepdim=True)
-            one_hot = torch.zeros_like(d2).scatter_(-1, nearest, 1.0)
-            return one_hot + 0.0 * d2.gather(-1, nearest)  # NaN stays NaN
+        is_hard = two_sigma2 < torch.finfo(d2.dtype).tiny
+        if is_exporting():  # both, for sigma is a number in the program
+            gaps = d2 - d2.amin(dim=-1, keepdim=True)
+            soft = entmax(-gaps / two_sigma2.masked_fill(is_hard, 1.0), self.alpha)
+            return torch.where(is_hard, _one_hot(d2), soft)
+        if is_hard:
+            return _one_hot(d2)
         # entmax ignores a common offset, and so does its derivative
         gaps = d2 - d2.detach().amin(dim=-1, keepdim=True)
         return entmax(gaps.div_(-two_sigma2), self.alpha)
 
+    def _exported_energy(self, d2, r, two_sigma2, weight, reduction):
+        """The free energy, without a look at any value."""
+        values = FreeEnergy.forward(d2, r, two_sigma2, self.alpha)
+        if weight is None:
+            return values if reduction == "none" else getattr(values, reduction)()
+        dtype, weight = values.dtype, weight.to(torch.float64)
+        if reduction == "mean":
+            weight = weight / weight.amax()
+            return ((values * weight).sum() / weight.sum()).to(dtype)
+        values = values * weight
+        return (values if reduction == "none" else values.sum()).to(dtype)
+
     def _two_sigma2(self):
+        if is_exporting():
+            if torch.jit.is_tracing():  # it has the number at hand
+                self._known_sigma()
+            return 2.0 * self.sigma * self.sigma
         sigma = self._known_sigma()
         return 2.0 * sigma * sigma
 
     def _known_sigma(self):
         """Sigma as a float."""
-        sigma = float(self.sigma)
+        sigma = float(self.sigma.numpy() if torch.jit.is_tracing() else self.sigma)
         if math.isnan(sigma):
             raise RuntimeError(
                 "sigma is not known yet: the unit of its schedule is measured by "
@@ -671,10 +735,10 @@ class RBFKMeansLayer(torch.nn.Module):
 
     def _check_x(self, x, finite=False):
         check_floating(x, "x")
-        if x.ndim == 0 or x.shape[-1] != self.n_features:
+        if x.ndim == 0 or shape_of(x)[-1] != self.n_features:
             raise ValueError(
                 f"x must have n_features={self.n_features} entries along its last "
-                f"dimension; its shape is {tuple(x.shape)}."
+                f"dimension; its shape is {shape_of(x)}."
             )
         check_device(x, "x", self.centers, "centers")
         if finite and not x.isfinite().all():
@@ -687,17 +751,26 @@ class RBFKMeansLayer(torch.nn.Module):
             raise TypeError(
                 f"weight must be a tensor of real numbers; got {kind(weight)}."
             )
-        if weight.shape != x.shape[:-1]:
+        if shape_of(weight) != shape_of(x)[:-1]:
             raise ValueError(
                 f"weight must have one entry a row, the shape {tuple(x.shape[:-1])}; "
                 f"its shape is {tuple(weight.shape)}."
             )
         check_device(weight, "weight", x, "x")
+        if is_exporting():  # a program asks for no values
+            return weight
         if not (weight.isfinite() & (weight >= 0)).all():
             raise ValueError("weight has a negative, infinite or NaN entry.")
         if not may_vanish and weight.numel() and not weight.any():
             raise ValueError("weight is zero for every row: no weight is left.")
         return weight
+
+
+def _one_hot(d2):
+    """Responsibilities at sigma = 0."""
+    nearest = d2.argmin(dim=-1, keepdim=True)
+    one_hot = torch.zeros_like(d2).scatter(-1, nearest, 1.0)
+    return one_hot + 0.0 * d2.gather(-1, nearest)  # NaN stays NaN
 
 
 def _with_float64(device):
