@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -266,12 +267,57 @@ def test_what_is_wrong_with_one_chunk_is_told():
         assert not hasattr(model, "labels_")
 
 
-def test_collections_that_are_no_tables_are_refused():
+def kinds_of_collections():
+    """One of each, and what is said of it."""
+    frame = pytest.importorskip("dask.dataframe").from_pandas(
+        pd.DataFrame({"a": np.ones(9), "b": np.ones(9)}), npartitions=3
+    )
     bag = pytest.importorskip("dask.bag").from_sequence([1, 2, 3])
+    return {
+        "series": (frame["a"], r"it is a series.* frame\[\['a'\]\]"),
+        "nameless": (frame["a"].rename(None), r"it is a series.* to_frame\(\)"),
+        "scalar": (frame["a"].sum(), "Scalar"),
+        "frame": (frame, "DataFrame"),
+        "0-d": (da.ones(9, chunks=3).sum(), r"shape is \(\)"),
+        "1-d": (da.ones(9, chunks=3), r"shape is \(9,\)"),
+        "2-d": (da.ones((9, 2), chunks=3), r"shape is \(9, 2\)"),
+        "3-d": (da.ones((9, 2, 2), chunks=3), r"shape is \(9, 2, 2\)"),
+        "bag": (bag, "dask.bag.core.Bag"),
+        "item": (bag.sum(), "dask.bag.core.Item"),
+        "delayed": (dask.delayed(np.ones)((9, 2)), "dask.delayed.Delayed"),
+    }
+
+
+METHODS = "fit", "predict", "predict_proba", "transform", "score", "partial_fit"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_collections_that_are_no_tables_are_refused(method):
+    model = RBFKMeans(2, random_state=0).fit(X[:9, :2])
+    for kind, (collection, said) in kinds_of_collections().items():
+        if kind in ("frame", "2-d"):
+            continue
+        with pytest.raises(ValueError, match=f"(?s)X must be a .*{said}"):
+            getattr(model, method)(collection)
+
+
+@pytest.mark.parametrize("method", ["fit", "score", "partial_fit"])
+def test_collections_that_are_no_columns_are_no_weights(method):
+    kinds = kinds_of_collections()
+    model = RBFKMeans(2, random_state=0)
+    for rows in (da.from_array(X[:9, :2], chunks=3), kinds["frame"][0]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # all rows are equal
+            model.fit(rows)
+        for kind, (collection, said) in kinds.items():
+            if kind in ("series", "nameless", "1-d"):
+                continue
+            with pytest.raises(ValueError, match=f"sample_weight must be .*{said}"):
+                getattr(model, method)(rows, sample_weight=collection)
+
+
+def test_no_rows_have_no_score():
     model = RBFKMeans(12, random_state=0).fit(X)
-    for method in "fit", "predict", "predict_proba", "transform", "score":
-        with pytest.raises(ValueError, match="must be a Dask array or data frame"):
-            getattr(model, method)(bag)
     with pytest.raises(ValueError, match="no rows"):
         model.score(da.zeros((0, 4)))
 

@@ -2,17 +2,23 @@
 
 # SPDX-License-Identifier: BSD-3-Clause
 
+import contextlib
 import pickle
+import sys
+import threading
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from skrbfkmeans import RBFKMeans as LocalRBFKMeans
-from skrbfkmeans._engine.rows import Rows
+from skrbfkmeans._engine.rows import Candidate, Rows
 from skrbfkmeans._engine.steps import EStep, Moments
-from skrbfkmeans._engine.units import Units
+from skrbfkmeans._engine.units import Units, numbers
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -71,9 +77,11 @@ def test_swaps_that_do_not_help_all_are_not_kept(monkeypatch):
 
 
 def gathered(rows, weights=None, chunks=700):
-    model = RBFKMeans(12)
-    blocks = da.from_array(rows, chunks=(chunks, rows.shape[1]))
-    rows = model._gather_rows(blocks, weights, reset=True)
+    return gathered_blocks(da.from_array(rows, chunks=(chunks, rows.shape[1])), weights)
+
+
+def gathered_blocks(blocks, weights=None):
+    rows = RBFKMeans(12)._gather_rows(blocks, weights, reset=True)
     rows.choose_units()
     return rows
 
@@ -216,6 +224,157 @@ def test_a_chunk_that_has_travelled_or_missed_a_step_begins_anew(disturb):
     assert [step.n_changed for step in steps] == [len(X)] * 3
 
 
+class Hesitant(_chunks.Chunk):
+    """A chunk whose readers of memory wait for each other before they go on."""
+
+    def __getattribute__(self, name):
+        value = super().__getattribute__(name)
+        if name == "memory":
+            with contextlib.suppress(threading.BrokenBarrierError):
+                vars(self)["barrier"].wait(2.0)
+        return value
+
+
+def test_what_a_chunk_remembers_is_given_to_one_task_alone():
+    chunk = Hesitant(None, 0, memory=("turn", "labels"))
+    chunk.barrier = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        taken = [pool.submit(chunk.take_memory) for _ in range(2)]
+        taken = [one.result() for one in taken]
+    assert sorted(taken, key=bool) == [None, ("turn", "labels")]
+
+
+def test_each_of_two_passes_at_once_works_with_a_memory_of_its_own(monkeypatch):
+    used = []
+
+    class Spy(EStep):
+        def __init__(self, rows, alpha, memory, box):
+            super().__init__(rows, alpha, memory, box)
+            used.append(memory)
+            if len(used) == 2:  # another task repeats the step before this one ends
+                again.append(share())
+
+    from skrbfkmeans._engine import steps
+
+    chunk, again = _chunks.check(LocalRBFKMeans(12).fit(X), 0, X, None), []
+    monkeypatch.setattr(steps, "EStep", Spy)
+
+    def share():
+        turn = _chunks.Turn(0, min(len(used), 1))
+        box = X.min(axis=0), X.max(axis=0)
+        args = Units(np.dtype(float)), turn, 1.5, box, START, 0.0
+        return _chunks.share(chunk, *args)
+
+    share()
+    moments, mark = share()
+    assert [memory is None for memory in used] == [True, False, True]
+    assert again[0][1] == mark
+    np.testing.assert_allclose(again[0][0].masses, moments.masses)
+
+
+def test_rows_in_other_units_are_converted_once_and_do_not_travel():
+    model = LocalRBFKMeans(12).fit(X)
+    for rows in X * 1e200, sparse.csr_matrix(X * 1e200):
+        chunk = _chunks.check(model, 0, rows, WEIGHTS * 1e200)
+        size, units = sys.getsizeof(chunk), chunk.batch.units()
+        first, second = chunk.rows(units), chunk.rows(units)
+        assert np.shares_memory(numbers(first.X), numbers(second.X))
+        assert first.stored_weights.max() == second.stored_weights.max()
+        assert sys.getsizeof(chunk) == size  # they were reckoned with
+        assert size > 2 * X.nbytes
+        assert pickle.loads(pickle.dumps(chunk)).converted is None
+        other = replace(units, exponent=units.exponent + 1)
+        factor = numbers(first.X)[0] / numbers(chunk.rows(other).X)[0]
+        assert factor == 2.0
+    chunk = _chunks.check(model, 0, X, None)
+    chunk.rows(chunk.batch.units())
+    assert chunk.converted is None
+
+
+# --- labels and candidates ----------------------------------------------------
+
+
+@pytest.mark.parametrize(("seed", "n_init"), [(0, 1), (0, 4), (1, 4), (2, 4)])
+def test_labels_travel_once_and_in_few_bytes(monkeypatch, seed, n_init):
+    def spy(self, function, *args):
+        answers = carry(self, function, *args)
+        sent[function.__name__].append(answers)
+        return answers
+
+    sent, carry = defaultdict(list), _carriers.OwnScheduler.map
+    monkeypatch.setattr(_carriers.OwnScheduler, "map", spy)
+    options = {"init": "random", "n_init": n_init, "refine": None, "random_state": seed}
+    model = RBFKMeans(12, **options).fit(da.from_array(X, chunks=(700, 4)))
+    assert_same(LocalRBFKMeans(12, **options).fit(X), model)
+    assert len(sent["assess"]) == n_init
+    assert len(pickle.dumps(sent["assess"])) < 4000 * n_init  # no labels among them
+    [labels] = sent["tell_labels"]
+    assert {part.dtype for part in labels} == {np.dtype(np.uint8)}
+    assert model.labels_.dtype == np.int32
+
+
+def test_labels_of_many_centres_take_the_bytes_they_need():
+    dtypes = [_chunks.label_dtype(k) for k in (1, 256, 257, 65536, 65537)]
+    assert dtypes == ["u1", "u1", "u2", "u2", "u4"]
+
+
+def test_labels_of_a_former_start_are_found_again():
+    rows = gathered(X)
+    with rows:
+        rows.measures  # noqa: B018
+        first, second = rows.assess(START)[0], rows.assess(X[100:112])[0]
+        with Rows(X) as plain:
+            np.testing.assert_array_equal(first(), plain.assign(START))
+            np.testing.assert_array_equal(second(), plain.assign(X[100:112]))
+
+
+def costliest_first(candidates, n_own, n):
+    """Costs of the rows that n empty centres get."""
+    n_own, taken = n_own.copy(), []
+    for candidate in candidates:
+        if len(taken) < n and n_own[candidate.label] > 1:
+            n_own[candidate.label] -= 1
+            taken.append(candidate.cost)
+    return taken
+
+
+def test_no_more_candidates_are_kept_than_can_be_needed(rng):
+    for _ in range(200):
+        k, n, size = rng.integers(2, 6), rng.integers(1, 6), rng.integers(1, 5)
+        costs = rng.integers(1, 20, 12).astype(float)  # some of them equal
+        labels = rng.integers(k, size=12)
+        every = [
+            ((i // size, i), Candidate(cost, label, 1.0, None))
+            for i, (cost, label) in enumerate(zip(costs, labels, strict=True))
+        ]
+        parts = []
+        for first in range(0, 12, size):
+            part = every[first : first + size]
+            n_own = np.bincount(labels[first : first + size], minlength=k)
+            parts.append((n, _chunks.spare(part, n, n_own), n_own))
+        _, found, n_own = _chunks.add_candidates(parts)
+        everything = sorted(every, key=lambda one: (-one[1].cost, one[0]))
+        expected = costliest_first([one for _, one in everything], n_own, n)
+        assert costliest_first([one for _, one in found], n_own, n) == expected
+        assert len(found) <= n + k
+        again = _chunks.add_candidates([parts[-1], _chunks.add_candidates(parts[:-1])])
+        assert [where for where, _ in again[1]] == [where for where, _ in found]
+
+
+def test_candidates_are_merged_on_the_way():
+    rows = gathered(X, chunks=125)
+    centers = np.concatenate([START[:9], np.full((3, 4), 1e4)])
+    with rows, Rows(X) as plain:
+        found, n_own = rows.e_step(1.5).costliest(centers, 3 + 12)
+        labels = plain.assign(centers)
+        expected, counts = plain.costliest(centers, labels, 3 + 12)
+    assert len(found) == 3
+    for one, other in zip(found, expected, strict=False):
+        np.testing.assert_array_equal(one.row, other.row)
+        assert one.cost == pytest.approx(other.cost)
+    np.testing.assert_array_equal(n_own, counts)
+
+
 def test_a_fit_settles_though_its_chunks_forget(monkeypatch):
     def forget(chunk, *args):
         chunk.memory = None
@@ -242,3 +401,47 @@ def test_chunks_in_memory_are_asked_together_and_every_thread_is_busy():
 def test_large_chunks_are_not_brought_into_memory_together():
     assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, 50) == [[3], [5], [8]]
     assert _carriers._in_groups([3, 5, 8], [10] * 9, 1, 60) == [[3, 5, 8]]
+
+
+def test_chunks_are_moved_to_newcomers_and_no_others():
+    homes = {"a": [0, 1, 2, 3], "b": [4, 5]}
+    threads = dict.fromkeys("abc", 1)
+    move = _carriers._to_move
+    assert move(homes, {"c"}, [10] * 6, threads) == [("c", 3), ("c", 2)]
+    assert move(homes, {"c"}, [10] * 6, {"a": 4, "b": 1, "c": 1}) == [("c", 5)]
+    assert move({"a": [0]}, {"b"}, [10], threads) == []
+    assert move(homes, {"c", "d"}, [1] * 6, threads | {"d": 1}) == [("c", 3), ("d", 2)]
+
+
+@pytest.mark.parametrize("is_persisted", [False, True])
+def test_small_chunks_are_asked_by_few_tasks(is_persisted):
+    blocks = da.from_array(X, chunks=(10, 4))
+    blocks = blocks.persist() if is_persisted else blocks
+    rows, n_tasks = gathered_blocks(blocks), 0
+
+    def count(*args):
+        nonlocal n_tasks
+        n_tasks += 1
+
+    with dask.callbacks.Callback(pretask=count):
+        np.testing.assert_array_equal(rows.map(_chunks.weigh), [10.0] * 300)
+    assert n_tasks <= _carriers.TASKS
+
+
+def test_what_chunks_share_is_computed_once_a_pass():
+    n_loaded = 0
+
+    def load(block):
+        nonlocal n_loaded
+        n_loaded += 1
+        return block
+
+    blocks = da.from_array(X, chunks=(1000, 4))
+    blocks = blocks.map_blocks(load, meta=np.empty((0, 0))).rechunk((600, 4))
+    model = RBFKMeans(12, init=START, random_state=0)
+    rows = gathered_blocks(blocks)
+    n_loaded = 0
+    np.testing.assert_array_equal(rows.map(_chunks.weigh), [600.0] * 5)
+    assert n_loaded == 3
+    plain = LocalRBFKMeans(12, init=START, random_state=0).fit(X)
+    assert_same(plain, model.fit(blocks))

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
 import contextlib
+import itertools
 import os
 import pickle
 import signal
@@ -157,6 +158,61 @@ def test_a_fit_survives_the_death_of_a_worker(
     plain, chunked = fits((500, 4), mortal_client, WEIGHTS)
     assert n_passes > at
     assert_same(plain, chunked)
+
+
+@pytest.mark.parametrize("error", [OSError, KeyError, ValueError])
+def test_errors_that_are_no_losses_are_raised_as_they_are(client, monkeypatch, error):
+    async def fail(*args, **kwargs):
+        raise error("it is full")
+
+    monkeypatch.setattr(_carriers, "LARGE", 0)
+    monkeypatch.setattr(_carriers, "LOOK", 0.2)
+    monkeypatch.setattr(client, "scatter", fail)
+    with pytest.raises(error, match="it is full"):
+        RBFKMeans(12, client=client).fit(da.from_array(X, chunks=(500, 4)))
+
+
+def test_an_error_while_a_worker_dies_is_a_loss(mortal_client, monkeypatch):
+    async def fail(*args, **kwargs):
+        kill_one(mortal_client)
+        monkeypatch.setattr(mortal_client, "scatter", scatter)
+        raise OSError("closed")
+
+    def kill_one(client):
+        os.kill(pid, signal.SIGKILL)
+
+    scatter, pid = (
+        mortal_client.scatter,
+        next(iter(mortal_client.run(os.getpid).values())),
+    )
+    monkeypatch.setattr(_carriers, "LARGE", 0)
+    monkeypatch.setattr(mortal_client, "scatter", fail)
+    assert_same(*fits((500, 4), mortal_client))
+
+
+def test_workers_that_come_during_a_fit_get_chunks(mortal_client, monkeypatch):
+    cluster, n_passes, homes = mortal_client.cluster, 0, []
+    ask = _carriers.Workers._ask
+
+    def ask_and_grow(self, *args):
+        nonlocal n_passes
+        n_passes += 1
+        if n_passes == 6:
+            cluster.scale(3)
+            mortal_client.wait_for_workers(3)
+        asked = ask(self, *args)
+        homes.append({home: sorted(numbers) for home, numbers in self._groups})
+        return asked
+
+    monkeypatch.setattr(_carriers.Workers, "_ask", ask_and_grow)
+    assert_same(*fits((500, 4), mortal_client, WEIGHTS))
+    assert [len(some) for some in homes[:5]] == [2] * 5
+    for some in homes[5:]:
+        assert len(some) == 3
+        assert sorted(itertools.chain(*some.values())) == list(range(6))
+        assert min(map(len, some.values())) >= 1
+    stayed = [set(homes[5][home]) <= set(homes[0][home]) for home in homes[0]]
+    assert stayed == [True, True]
 
 
 def fit_for_ever(model, blocks):

@@ -32,6 +32,7 @@ from .._sklearn import (
 )
 from . import _chunks
 from ._carriers import OwnScheduler, Workers, without_a_thread
+from ._collections import blocks_of, check_is_table, dtype_of, in_full_rows, weights_of
 
 __all__ = ["RBFKMeans"]
 
@@ -221,8 +222,8 @@ class RBFKMeans(LocalRBFKMeans):
         """
         if not dask.is_dask_collection(X):
             return super().partial_fit(X, y, sample_weight)
-        blocks = _blocks_of(X)
-        weights_of_blocks = _weights_of(X, blocks, sample_weight, self._compute)
+        blocks = blocks_of(X)
+        weights_of_blocks = weights_of(X, blocks, sample_weight, self._compute)
         with as_it_was_on_error(self):
             for batch in zip(blocks, weights_of_blocks, strict=True):
                 rows, weights = self._compute(*batch)
@@ -280,7 +281,7 @@ class RBFKMeans(LocalRBFKMeans):
         """
         if not dask.is_dask_collection(X):
             return super().predict_proba(X)
-        return self._lazily(X, "predict_proba", np.empty((0, 0), dtype=_dtype_of(X)))
+        return self._lazily(X, "predict_proba", np.empty((0, 0), dtype=dtype_of(X)))
 
     def transform(self, X):
         """Map each row to `n_clusters` new features, chosen by `features`.
@@ -313,7 +314,7 @@ class RBFKMeans(LocalRBFKMeans):
                 "set_output is not for Dask collections: it would compute them. Use "
                 'set_output(transform="default").'
             )
-        meta = np.empty((0, 0), dtype=_dtype_of(X))
+        meta = np.empty((0, 0), dtype=dtype_of(X))
         if self.sparse_output and self.features == "responsibility":
             meta = sparse.csr_matrix(meta)
         return self._lazily(X, "_transform", meta)
@@ -352,7 +353,7 @@ class RBFKMeans(LocalRBFKMeans):
                 raise ValueError("X has no rows.")
             rows.choose_units()
             centers = rows.units.into(centers)
-            _, inertia, _ = rows.assess(centers, want_labels=False)
+            inertia = rows.score(centers)
         return -rows.units.inertia_back(inertia)
 
     def to_local(self):
@@ -378,9 +379,9 @@ class RBFKMeans(LocalRBFKMeans):
 
     def _gather_rows(self, X, sample_weight, reset):
         """All rows of a collection, each chunk checked where it is."""
-        blocks = _blocks_of(X)
+        blocks = blocks_of(X)
         self._check_features(X, reset)
-        weights = _weights_of(X, blocks, sample_weight, self._compute)
+        weights = weights_of(X, blocks, sample_weight, self._compute)
         model = self._predictor()
         vars(model).pop("cluster_centers_", None)
         chunks = [
@@ -395,10 +396,10 @@ class RBFKMeans(LocalRBFKMeans):
 
     def _check_features(self, X, reset):
         """Number and names of the features, from what is known without computing."""
-        _check_is_table(X)
+        check_is_table(X)
         if not isinstance(X, Array):
             like = X._meta
-        elif X.ndim != 2 or np.isnan(X.shape[1]):
+        elif np.isnan(X.shape[1]):
             raise ValueError(
                 "X must be a 2-D Dask array with a known number of columns; its shape "
                 f"is {X.shape}."
@@ -407,6 +408,11 @@ class RBFKMeans(LocalRBFKMeans):
             like = np.broadcast_to(np.zeros(1), (1, X.shape[1]))
         check_feature_names(self, like, reset=reset)
         check_n_features(self, like, reset=reset)
+
+    def _note(self, rows, run, centers, labels, *found):
+        """As that of the plain estimator; labels are fetched from the chunks."""
+        labels = labels() if callable(labels) else labels
+        super()._note(rows, run, centers, labels, *found)
 
     def _find_client(self):
         """The client whose workers do the work; None for Dask's own scheduler."""
@@ -443,13 +449,13 @@ class RBFKMeans(LocalRBFKMeans):
         widths = (self._n_features_out,) if meta.ndim == 2 else ()
         call = partial(_call_method, self._predictor(), method, meta, widths)
         if isinstance(X, Array):
-            X = _in_full_rows(X)
+            X = in_full_rows(X)
             shape = X.chunks[:1] + tuple((width,) for width in widths)
             drop = {} if widths else {"drop_axis": 1}
             return X.map_blocks(call, chunks=shape, dtype=meta.dtype, meta=meta, **drop)
         blocks = [
             from_delayed(dask.delayed(call)(block), (np.nan, *widths), meta=meta)
-            for block in _blocks_of(X)
+            for block in blocks_of(X)
         ]
         return concatenate(blocks, allow_unknown_chunksizes=True)
 
@@ -478,81 +484,6 @@ class RBFKMeans(LocalRBFKMeans):
         twin = super(RBFKMeans, copy.copy(self)).__sklearn_clone__()
         twin.client = self.client
         return twin
-
-
-# --- collections -------------------------------------------------------------
-
-
-def _blocks_of(X):
-    """The chunks of a collection of rows, as delayed objects."""
-    _check_is_table(X)
-    if isinstance(X, Array):
-        return list(_in_full_rows(X).to_delayed().ravel())
-    return list(X.to_delayed())
-
-
-def _check_is_table(X):
-    """Raise a ValueError if a Dask collection is no array and no data frame."""
-    is_frame = hasattr(X, "to_delayed") and hasattr(X, "columns")
-    if not isinstance(X, Array) and not is_frame:
-        raise ValueError(
-            "X must be a Dask array or data frame; it is a "
-            f"{type(X).__module__}.{type(X).__name__}."
-        )
-
-
-def _in_full_rows(X):
-    """An array with all features in one chunk."""
-    return X.rechunk({1: -1}) if X.ndim > 1 and X.numblocks[1] > 1 else X
-
-
-def _weights_of(X, blocks, sample_weight, compute):
-    """The weights that go with each of the chunks of X."""
-    if sample_weight is None or np.isscalar(sample_weight):
-        return [sample_weight] * len(blocks)
-    if not dask.is_dask_collection(sample_weight):
-        return _cut(np.asarray(sample_weight), blocks, X, compute)
-    if isinstance(sample_weight, Array) and isinstance(X, Array):
-        sizes = X.chunks[:1] + sample_weight.chunks
-        if not np.isnan(np.concatenate(sizes)).any():
-            if sample_weight.shape != X.shape[:1]:
-                raise ValueError(
-                    f"sample_weight.shape == {sample_weight.shape}, expected "
-                    f"{X.shape[:1]}!"
-                )
-            sample_weight = sample_weight.rechunk(X.chunks[:1])
-    weights = list(np.ravel(sample_weight.to_delayed()))
-    if len(weights) != len(blocks):
-        raise ValueError(
-            f"sample_weight has {len(weights)} chunks, but X has {len(blocks)}, and "
-            "their sizes are not known: give it the chunks or partitions of X."
-        )
-    return weights
-
-
-def _cut(weights, blocks, X, compute):
-    """Weights in memory, cut as the chunks of X are."""
-    sizes = X.chunks[0] if isinstance(X, Array) else (np.nan,)
-    if np.isnan(sizes).any():
-        sizes = compute([dask.delayed(_n_rows)(block) for block in blocks])[0]
-    if weights.shape != (sum(sizes),):
-        raise ValueError(
-            f"sample_weight.shape == {weights.shape}, expected {(sum(sizes),)}!"
-        )
-    return np.split(weights, np.cumsum(sizes)[:-1])
-
-
-def _n_rows(block):
-    return block.shape[0]
-
-
-def _dtype_of(X):
-    """The precision of results for X, as far as is known without computing."""
-    _check_is_table(X)
-    dtypes = [X.dtype] if isinstance(X, Array) else list(X.dtypes)
-    is_numpy = all(isinstance(dtype, np.dtype) for dtype in dtypes)
-    is_single = is_numpy and np.result_type(*dtypes) == np.float32
-    return np.dtype(np.float32 if is_single else np.float64)
 
 
 def _call_method(model, method, meta, widths, X):

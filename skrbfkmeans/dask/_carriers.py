@@ -8,17 +8,28 @@ makes of that list.
 # SPDX-License-Identifier: BSD-3-Clause
 
 import asyncio
+import itertools
 import sys
 import time
+import uuid
+from collections import Counter
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
 
-import dask
+import dask.threaded
 import numpy as np
+from dask.core import get, get_dependencies, istask
+from dask.highlevelgraph import HighLevelGraph
+
+from .._engine.threads import single_threaded_blas
 
 # Answers are added up so many at a time.
 AT_ONCE = 8
+
+# With Dask's own scheduler, so many tasks a pass: enough for many threads, and always
+# the same, so that sums are added in the same order.
+TASKS = 32
 
 # Chunks that take more than this share of a worker's memory do not stay there all at
 # once; then those asked together take at most so much of it.
@@ -38,7 +49,9 @@ LOOK, PATIENCE = 2.0, 60.0
 class OwnScheduler:
     """Carries calls to chunks that Dask's own scheduler computes for every pass.
 
-    What the chunks remember is kept here in between.
+    Chunks that share no work with others are asked in turn by a few tasks, each of
+    which computes one of its chunks at a time: a task of Dask takes longer than a small
+    chunk. What the chunks remember is kept here in between.
 
     Parameters
     ----------
@@ -47,31 +60,102 @@ class OwnScheduler:
     """
 
     def __init__(self, chunks):
-        self._chunks, self._memories = chunks, [None] * len(chunks)
+        graph = HighLevelGraph.merge(*(chunk.__dask_graph__() for chunk in chunks))
+        graph, keys = dict(graph), [chunk.key for chunk in chunks]
+        parts = [_part_of(graph, key) for key in keys]
+        users = Counter(itertools.chain.from_iterable(parts))
+        data = {key for key in users if _is_data(graph[key])}
+        numbers = range(len(chunks))
+        alone = [i for i in numbers if all(users[k] == 1 for k in parts[i] - data)]
+        size = max(1, -(-len(alone) // TASKS))
+        groups = [alone[i : i + size] for i in range(0, len(alone), size)]
+        self._together = [
+            (group, [({k: graph[k] for k in parts[i]}, keys[i]) for i in group])
+            for group in groups
+        ]
+        self._others = {i: keys[i] for i in set(numbers).difference(alone)}
+        shared = set().union(*(parts[i] for i in self._others))
+        self._shared = {key: graph[key] for key in shared}
+        self._memories = [None] * len(chunks)
 
     def map(self, function, *args):
         """Call a function of each chunk; a list of what it returns."""
-        return self._compute(function, args, list)
+        answers = [None] * len(self._memories)
+        for group, some in self._ask(function, args, None):
+            for number, answer in zip(group, some, strict=True):
+                answers[number] = answer
+        return answers
 
     def sum(self, add, function, *args):
         """Call a function of each chunk, and add up what it returns."""
+        parts = [part for _, some in self._ask(function, args, add) for part in some]
+        return _add_up(parts, add, 1)[0]
 
-        def combine(answers):
-            return _add_up(answers, dask.delayed(add), 1)[0]
+    def _ask(self, function, args, add):
+        """What each task answers, and which chunks it has asked, by their order."""
+        ask = partial(_ask_anew, function=function, args=args)
+        graph, groups = dict(self._shared), {}
+        for group, some in self._together:
+            memories = [self._memories[i] for i in group]
+            key = f"ask-{group[0]}-{uuid.uuid4().hex}"
+            graph[key] = (partial(_ask_in_turn, some, memories, ask, add),)
+            groups[key] = group
+        for number, chunk in self._others.items():
+            key = f"ask-{number}-{uuid.uuid4().hex}"
+            graph[key] = (partial(_ask_one, self._memories[number], ask), chunk)
+            groups[key] = [number]
+        keys = sorted(groups, key=groups.get)
+        schedule = dask.base.get_scheduler() or dask.threaded.get
+        answers = []
+        for key, (some, memories) in zip(keys, schedule(graph, keys), strict=True):
+            for number, memory in zip(groups[key], memories, strict=True):
+                self._memories[number] = memory
+            answers.append((groups[key], some))
+        return answers
 
-        return self._compute(function, args, combine)
 
-    def _compute(self, function, args, combine):
-        asked = [
-            dask.delayed(partial(_ask, memory, function, args), nout=2)(chunk)
-            for chunk, memory in zip(self._chunks, self._memories, strict=True)
-        ]
-        answers, memories = zip(*asked, strict=True)
-        answer, self._memories = dask.compute(combine(answers), list(memories))
-        return answer
+def _part_of(graph, key):
+    """The keys of all that a key of a graph is made of, its own among them."""
+    found, open_ends = {key}, [key]
+    while open_ends:
+        more = get_dependencies(graph, open_ends.pop()) - found
+        found |= more
+        open_ends += more
+    return found
 
 
-def _ask(memory, function, args, chunk):
+def _is_data(node):
+    """Whether a node of a graph has been computed, so that sharing it costs nothing."""
+    if hasattr(node, "dependencies"):  # since 2024.12 nodes are objects
+        return type(node).__name__ == "DataNode"
+    return not istask(node)
+
+
+def _ask_in_turn(parts, memories, ask, add):
+    """Compute some chunks, one after the other, and ask each.
+
+    Returns a list of their answers, or of their sum, and what they remember.
+    """
+    answers, remembered = [], []
+    with single_threaded_blas:  # once for all
+        for (graph, key), memory in zip(parts, memories, strict=True):
+            answer, memory = ask(memory, get(graph, key))
+            answers.append(answer)
+            remembered.append(memory)
+            if add is not None and len(answers) == AT_ONCE:
+                answers = [add(answers)]
+    if add is not None:
+        answers = [add(answers)]
+    return answers, remembered
+
+
+def _ask_one(memory, ask, chunk):
+    """The same for one chunk that shares work with others."""
+    answer, memory = ask(memory, chunk)
+    return [answer], [memory]
+
+
+def _ask_anew(memory, chunk, function, args):
     """Call a function of a chunk that is new and remembers what it is told."""
     chunk.memory = memory
     return function(chunk, *args), chunk.memory
@@ -97,6 +181,8 @@ class Workers:
             raise RuntimeError(f"The client is {client.status}.")
         self._client, self._chunks = client, client.compute(chunks)
         self._threads, self._sizes, self._groups = None, None, []
+        # None is new at first: Dask, or the user, has chosen where the chunks are.
+        self._seen = set(client.sync(self._count_threads))
         self._insist(self._locate)
 
     def map(self, function, *args):
@@ -147,8 +233,21 @@ class Workers:
         )
         try:
             return self._client.sync(self._watch, scatter)[0]
-        except (OSError, KeyError, ValueError) as error:  # a worker is gone
-            raise LostError from error
+        except (OSError, KeyError, ValueError) as error:
+            if self._has_lost_one():
+                raise LostError from error
+            raise
+
+    def _has_lost_one(self):
+        """Whether a worker of the last look is gone; it may take a while to be seen."""
+        end = time.monotonic() + LOOK
+        while not set(self._threads or ()) - set(
+            self._client.sync(self._count_threads)
+        ):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.1 * LOOK)
+        return True
 
     def _submit(self, home, function, *args):
         """Have a function called where the chunks are, and nowhere else."""
@@ -164,17 +263,22 @@ class Workers:
         for chunk in self._chunks:
             if chunk.status == "error":
                 raise chunk.exception()
-        holders = self._client.who_has(self._chunks)
-        homes = {}
-        for number, chunk in enumerate(self._chunks):
-            here = sorted(set(holders.get(chunk.key, ())) & set(threads))
-            if not here:
-                raise LostError
-            homes.setdefault(here[0], []).append(number)
+        homes = self._find_homes(threads)
         self._groups = list(homes.items())  # for `_watch` to see that they are there
         if self._sizes is None:
             sizes = self._client.map(sys.getsizeof, self._chunks, pure=False)
             self._sizes = self._fetch(sizes)
+        if newcomers := set(threads).difference(self._seen, homes):
+            for home, number in _to_move(homes, newcomers, self._sizes, threads):
+                # it stays there, and can be computed anew elsewhere
+                self._chunks[number] = self._client.submit(
+                    _itself, self._chunks[number], workers=[home],
+                    allow_other_workers=True, pure=False,
+                )  # fmt: skip
+            self._wait(self._chunks)
+            homes = self._find_homes(threads)
+            self._groups = list(homes.items())
+        self._seen = set(threads)
         limits = self._fetch([self._submit(home, _memory_limit) for home in homes])
         self._groups = [
             (home, group)
@@ -182,6 +286,16 @@ class Workers:
             for group in _in_groups(numbers, self._sizes, threads[home], limit)
         ]
         self._threads = threads
+
+    def _find_homes(self, threads):
+        """The worker that is asked for each chunk, and the numbers of its chunks."""
+        holders, homes = self._client.who_has(self._chunks), {}
+        for number, chunk in enumerate(self._chunks):
+            here = sorted(set(holders.get(chunk.key, ())) & set(threads))
+            if not here:
+                raise LostError
+            homes.setdefault(here[0], []).append(number)
+        return homes
 
     def _fetch(self, futures):
         """What the futures come to."""
@@ -247,6 +361,37 @@ class Workers:
 
 class LostError(Exception):
     """A worker is gone that held chunks."""
+
+
+def _itself(chunk):
+    """A chunk, for the worker that is asked to keep it."""
+    return chunk
+
+
+def _to_move(homes, newcomers, sizes, threads):
+    """Chunks to move to workers that have none, as pairs of worker and number.
+
+    From those that have most for each of their threads, as long as the worker that
+    gets one has less with it than the other has had. All others stay where they are:
+    what a chunk remembers does not travel.
+    """
+    homes = {home: list(numbers) for home, numbers in homes.items()}
+    homes |= {home: [] for home in newcomers}
+    loads = {home: sum(sizes[i] for i in numbers) for home, numbers in homes.items()}
+
+    def load(home, more=0):
+        return (loads[home] + more) / threads[home], home
+
+    moves = []
+    while True:
+        source, target = max(homes, key=load), min(sorted(newcomers), key=load)
+        number = homes[source][-1]
+        size = sizes[number]
+        if source in newcomers or load(target, size)[0] >= load(source)[0]:
+            return moves
+        moves.append((target, number))
+        homes[target].append(homes[source].pop())
+        loads[source], loads[target] = loads[source] - size, loads[target] + size
 
 
 def _memory_limit():

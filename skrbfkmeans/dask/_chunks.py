@@ -13,7 +13,7 @@ import itertools
 import math
 from collections import namedtuple
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import xor
 
 import numpy as np
@@ -22,7 +22,7 @@ from scipy import sparse
 from .._checks import canonical, check_batch, check_some_weight
 from .._engine.passes import Measures, Passes
 from .._engine.threads import Threads
-from .._engine.units import Batch, choose_units
+from .._engine.units import Batch, choose_units, numbers
 
 # numba comes with the first pass, not with the module.
 
@@ -49,30 +49,67 @@ class Chunk:
         Which of all chunks it is.
     memory : tuple of Turn and Memory, or None
         What the last E-step has left: labels, bounds and running sums. They do not
-        travel, and do not go to the disk: they cost but one full pass.
+        travel, and do not go to the disk: they cost but one full pass. After the last
+        step, its labels.
+    converted : tuple of Units, rows and weights, or None
+        The rows in other units than their own. They do not travel either.
     """
 
     batch: Batch
     number: int
     memory: tuple | None = None
+    converted: tuple | None = None
 
     def __getstate__(self):
-        return {**vars(self), "memory": None}
+        return {**vars(self), "memory": None, "converted": None}
 
     def __sizeof__(self):
         X = self.batch.X
-        arrays = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
-        bounds = 40 * X.shape[0]  # those to come among them
-        return object.__sizeof__(self) + sum(a.nbytes for a in arrays) + bounds
+        n_bytes = _n_bytes(X) + 40 * X.shape[0]  # bounds to come among them
+        if self.converted is not None:
+            n_bytes += _n_bytes(self.converted[1])
+        elif X.shape[0] > 0:
+            units = self.batch.units()
+            if units.exponent or units.precision != X.dtype:  # they are to come, too
+                n_bytes += _n_bytes(X) * 8 // X.dtype.itemsize
+        return object.__sizeof__(self) + n_bytes
 
     @property
     def n_rows(self):
         """Number of rows."""
         return self.batch.X.shape[0]
 
-    def rows(self, units, **options):
+    def take_memory(self):
+        """What is remembered, which is forgotten: nobody else gets it.
+
+        A pass may be made anew while a task of the first attempt is still at work on
+        the same chunk. To pop an attribute is one step for all threads.
+        """
+        return vars(self).pop("memory", None)
+
+    def rows(self, units):
         """Passes over the rows by this thread alone."""
-        return self.batch.rows(units, threads=Threads(1), n_strips=1, **options)
+        known = self.converted
+        if known is not None and known[0] == units:
+            from .._engine.rows import Rows
+
+            return Rows(*known[1:], self.batch.X.dtype, units=units, **_alone())
+        rows = self.batch.rows(units, **_alone())
+        if not np.may_share_memory(numbers(rows.X), numbers(self.batch.X)):
+            weights = None if self.batch.weights is None else rows.stored_weights
+            self.converted = units, rows.X, weights
+        return rows
+
+
+def _alone():
+    """Options of passes by one thread."""
+    return {"threads": Threads(1), "n_strips": 1}
+
+
+def _n_bytes(X):
+    """Bytes of the rows."""
+    arrays = (X.data, X.indices, X.indptr) if sparse.issparse(X) else (X,)
+    return sum(array.nbytes for array in arrays)
 
 
 # --- what a chunk is asked ---------------------------------------------------
@@ -148,8 +185,7 @@ def share(chunk, units, turn, alpha, box, centers, sigma):
     with chunk.rows(units) as rows:
         if rows.n_rows == 0 or rows.weight == 0.0:
             return None, 0
-        former, memory = chunk.memory or (None, None)
-        chunk.memory = None  # nothing half done is left, if a step fails
+        former, memory = chunk.take_memory() or (None, None)
         if former != (turn.run, turn.step - 1):
             memory = None
         e_step = EStep(rows, alpha, memory, box)
@@ -161,29 +197,59 @@ def share(chunk, units, turn, alpha, box, centers, sigma):
 
 
 def find_costliest(chunk, units, centers, n):
-    """As `Rows.costliest`."""
+    """Rows for n empty centres, as many as can be needed, and where they are from.
+
+    Returns n, a list of pairs of chunk and place and of `Candidate`, and how many rows
+    of positive weight each centre has here.
+    """
     with chunk.rows(units) as rows:
         if rows.n_rows == 0:
-            return [], np.zeros(len(centers), dtype=np.int64)
-        return rows.costliest(centers, rows.assign(centers), n)
+            return n, [], np.zeros(len(centers), dtype=np.int64)
+        labels = rows.assign(centers)
+        some, n_own = rows.costliest(centers, labels, n + len(centers))
+    found = [((chunk.number, place), one) for place, one in enumerate(some)]
+    return n, spare(found, n, n_own), n_own
 
 
-def assess(chunk, units, centers, want_labels):
-    """Labels, inertia and masses, as `predict` and `score` find them.
+def assess(chunk, units, turn, centers):
+    """Inertia and masses, as `predict` and `score` find them.
 
-    In units that suit the chunk, so that nothing depends on other chunks.
+    In units that suit the chunk, so that nothing depends on other chunks. The labels
+    stay with the chunk, for `tell_labels`, unless there is no turn.
     """
     if chunk.n_rows == 0:
-        return np.empty(0, dtype=np.int32), 0.0, np.zeros(len(centers))
-    centers = units.back(centers)
-    own = chunk.batch.units(centers)
-    with chunk.rows(own) as rows:
-        labels, inertia, masses = rows.assess(own.into(centers))
+        return 0.0, np.zeros(len(centers))
+    labels, inertia, masses, own = _assess(chunk, units, centers)
+    if turn is not None:
+        chunk.memory = turn, labels
     exponent, w_exponent = own.exponent - units.exponent, own.w_exponent
     with np.errstate(over="ignore"):
         inertia = float(np.ldexp(inertia, 2 * exponent + w_exponent - units.w_exponent))
         masses = np.ldexp(masses, w_exponent - units.w_exponent)
-    return labels if want_labels else None, inertia, masses
+    return inertia, masses
+
+
+def _assess(chunk, units, centers):
+    """Labels, inertia and masses, and the units of the chunk."""
+    centers = units.back(centers)
+    own = chunk.batch.units(centers)
+    rows = chunk.rows(units) if own == units else chunk.batch.rows(own, **_alone())
+    with rows:
+        labels, inertia, masses = rows.assess(own.into(centers))
+    return labels.astype(label_dtype(len(centers))), inertia, masses, own
+
+
+def tell_labels(chunk, units, turn, centers):
+    """The labels of these centres: those that are remembered, or found anew."""
+    if chunk.n_rows == 0:
+        return np.empty(0, dtype=label_dtype(len(centers)))
+    former, labels = chunk.take_memory() or (None, None)
+    return labels if former == turn else _assess(chunk, units, centers)[0]
+
+
+def label_dtype(k):
+    """The smallest that holds the numbers of k centres."""
+    return np.min_scalar_type(k - 1)
 
 
 def find_distinct(chunk, units, enough):
@@ -257,6 +323,31 @@ def add_shares(some):
 def add(some):
     """Sum of arrays, in order."""
     return reduce(np.add, some)
+
+
+def add_candidates(some):
+    """What `find_costliest` returns, for several chunks together."""
+    ns, candidates, n_own = zip(*some, strict=True)
+    n_own = add(n_own)
+    candidates = list(itertools.chain(*candidates))
+    return ns[0], spare(candidates, ns[0], n_own), n_own
+
+
+def spare(candidates, n, n_own):
+    """The costliest rows up to that which is enough for n empty centres.
+
+    No centre gives away its last row. One that has a row too few here may have more
+    elsewhere; so all rows stay that come before the last that is sure to be needed.
+    """
+    candidates = sorted(candidates, key=lambda found: (-found[1].cost, found[0]))
+    left, n_sure = n_own.copy(), 0
+    for i, (_, candidate) in enumerate(candidates):
+        if n_sure == n:
+            return candidates[:i]
+        if left[candidate.label] > 1:
+            left[candidate.label] -= 1
+            n_sure += 1
+    return candidates
 
 
 # --- all rows together -------------------------------------------------------
@@ -353,13 +444,22 @@ class ChunkedRows(Passes):
         """As `Passes.e_step`."""
         return ChunkedEStep(self, next(self._runs), float(alpha))
 
-    def assess(self, centers, labels=None, want_labels=True):
-        """As `Passes.assess`."""
-        labels, inertias, masses = zip(
-            *self.map(assess, centers, want_labels), strict=True
-        )
-        labels = np.concatenate(labels) if want_labels else None
-        return labels, math.fsum(inertias), add(masses)
+    def assess(self, centers, labels=None):
+        """As `Passes.assess`, but the labels stay with the chunks.
+
+        Instead of them, a function that fetches them.
+        """
+        turn = Turn(next(self._runs), "labels")
+        inertias, masses = zip(*self.map(assess, turn, centers), strict=True)
+        return partial(self._labels, turn, centers), math.fsum(inertias), add(masses)
+
+    def score(self, centers):
+        """Inertia of the rows."""
+        return math.fsum(inertia for inertia, _ in self.map(assess, None, centers))
+
+    def _labels(self, turn, centers):
+        """The labels that a pass has found, which travel in as few bytes as will do."""
+        return np.concatenate(self.map(tell_labels, turn, centers), dtype=np.int32)
 
     def distinct(self, enough):
         """As `Passes.distinct`."""
@@ -438,7 +538,12 @@ class ChunkedEStep:
         return moments.with_changed(n_changed)
 
     def costliest(self, centers, n):
-        """As `Rows.costliest`."""
-        parts, n_own = zip(*self._rows.map(find_costliest, centers, n), strict=True)
-        candidates = sorted(itertools.chain(*parts), key=lambda c: -c.cost)
-        return candidates[:n], add(n_own)
+        """As `Rows.costliest`.
+
+        `n` is one for each empty centre, and one for each centre that would not give
+        away its only row.
+        """
+        _, found, n_own = self._rows.sum(
+            add_candidates, find_costliest, centers, n - len(centers)
+        )
+        return [candidate for _, candidate in found], n_own
