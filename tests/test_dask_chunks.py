@@ -16,6 +16,7 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from skrbfkmeans import RBFKMeans as LocalRBFKMeans
+from skrbfkmeans._engine import passes
 from skrbfkmeans._engine.rows import Candidate, Rows
 from skrbfkmeans._engine.steps import EStep, Moments
 from skrbfkmeans._engine.units import Units, numbers
@@ -44,8 +45,8 @@ def test_few_rows_are_all_in_the_sample():
 
 
 def test_swaps_on_some_rows_help_all(monkeypatch):
-    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 600)
-    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 20)
+    monkeypatch.setattr(passes, "LEAST_SAMPLED", 600)
+    monkeypatch.setattr(passes, "SAMPLED_PER_CLUSTER", 20)
     rows = make_blobs(6000, 2, centers=40, cluster_std=0.2, random_state=3)[0]
     blocks = da.from_array(rows, chunks=(999, 2))
     without = RBFKMeans(40, refine=None, random_state=0).fit(blocks)
@@ -103,8 +104,8 @@ def test_chunks_measure_what_all_rows_measure():
 
 
 def test_a_sample_has_one_row_of_each_part_whatever_the_chunks(monkeypatch):
-    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 100)
-    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
+    monkeypatch.setattr(passes, "LEAST_SAMPLED", 100)
+    monkeypatch.setattr(passes, "SAMPLED_PER_CLUSTER", 10)
     numbers = np.arange(3000.0)[:, np.newaxis]
     samples = [
         gathered(numbers, chunks=chunks).sample(12, np.random.RandomState(0))
@@ -117,8 +118,8 @@ def test_a_sample_has_one_row_of_each_part_whatever_the_chunks(monkeypatch):
 
 
 def test_rows_are_drawn_by_their_weights(monkeypatch):
-    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 200)
-    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
+    monkeypatch.setattr(passes, "LEAST_SAMPLED", 200)
+    monkeypatch.setattr(passes, "SAMPLED_PER_CLUSTER", 10)
     numbers, weights = np.arange(3000.0)[:, np.newaxis], np.ones(3000)
     weights[:1500], weights[2000] = 0.0, 1500.0
     sample = gathered(numbers, weights).sample(12, np.random.RandomState(0))
@@ -130,8 +131,8 @@ def test_rows_are_drawn_by_their_weights(monkeypatch):
 
 
 def test_a_sample_has_enough_rows_even_if_one_weighs_all(monkeypatch):
-    monkeypatch.setattr(_chunks, "LEAST_SAMPLED", 100)
-    monkeypatch.setattr(_chunks, "SAMPLED_ROWS", 10)
+    monkeypatch.setattr(passes, "LEAST_SAMPLED", 100)
+    monkeypatch.setattr(passes, "SAMPLED_PER_CLUSTER", 10)
     weights = np.full(len(X), 1e-9)
     weights[7] = 1.0
     for init in "random", "k-means++":
@@ -262,7 +263,7 @@ def test_each_of_two_passes_at_once_works_with_a_memory_of_its_own(monkeypatch):
     def share():
         turn = _chunks.Turn(0, min(len(used), 1))
         box = X.min(axis=0), X.max(axis=0)
-        args = Units(np.dtype(float)), turn, 1.5, box, START, 0.0
+        args = Units(), turn, 1.5, box, START, 0.0
         return _chunks.share(chunk, *args)
 
     share()

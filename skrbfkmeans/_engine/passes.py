@@ -32,7 +32,7 @@ Measures = namedtuple("Measures", "mean variances low high")
 def sample_size(n_clusters, row_size):
     """Number of rows to seek starts and try swaps on, of `row_size` bytes each."""
     size = max(SAMPLED_PER_CLUSTER * n_clusters, LEAST_SAMPLED)
-    return max(min(size, int(MOST_COPIED / row_size)), 2 * n_clusters)
+    return max(min(size, int(MOST_COPIED / max(row_size, 1.0))), 2 * n_clusters)
 
 
 def spread_places(size, random_state):

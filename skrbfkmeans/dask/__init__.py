@@ -47,7 +47,7 @@ class RBFKMeans(LocalRBFKMeans):
     collection is left to the plain estimator.
 
     Starts are sought, and swaps are tried, among 1000 rows a cluster (at least 20,000
-    rows, at most 2^24 numbers, and all if there are no more), drawn by their weights;
+    rows, at most 64 MB, and all if there are no more), drawn by their weights;
     the swaps are kept if they lower the free energy of all rows. If `init` is an array,
     and nothing is refined, centres and labels are those of the plain estimator, but for
     rounding, for any chunks.

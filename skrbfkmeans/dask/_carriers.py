@@ -24,26 +24,30 @@ from dask.highlevelgraph import HighLevelGraph
 
 from .._engine.threads import single_threaded_blas
 
-# Answers are added up so many at a time.
-AT_ONCE = 8
+# Answers that are added up at a time, by one task.
+SUMMANDS = 8
 
-# With Dask's own scheduler, so many tasks a pass: enough for many threads, and always
-# the same, so that sums are added in the same order.
+# Tasks a pass with Dask's own scheduler, at most: enough for many threads, and always
+# the same number, so that sums are added in the same order.
 TASKS = 32
 
-# Chunks that take more than this share of a worker's memory do not stay there all at
-# once; then those asked together take at most so much of it.
-FITTING, TOGETHER = 0.5, 0.1
+# Share of a worker's memory; if its chunks take more, not all of them stay there.
+FITTING = 0.5
 
-# Arguments of more bytes than this are not sent with each question.
+# Share of a worker's memory; then those that are asked together take no more.
+TOGETHER = 0.1
+
+# Bytes; larger arguments are sent to each worker once, and not with each question.
 LARGE = 2**16
 
-# A pass is made so many times before a loss is taken for final.
+# Times that a pass is made before a loss is taken for final.
 ATTEMPTS = 4
 
-# A pass looks every so many seconds whether there is a worker at all, and gives up
-# when there has been none for so many.
-LOOK, PATIENCE = 2.0, 60.0
+# Seconds between two looks at whether there are still workers.
+LOOK = 2.0
+
+# Seconds without any worker after which a pass gives up.
+PATIENCE = 60.0
 
 
 class OwnScheduler:
@@ -142,7 +146,7 @@ def _ask_in_turn(parts, memories, ask, add):
             answer, memory = ask(memory, get(graph, key))
             answers.append(answer)
             remembered.append(memory)
-            if add is not None and len(answers) == AT_ONCE:
+            if add is not None and len(answers) == SUMMANDS:
                 answers = [add(answers)]
     if add is not None:
         answers = [add(answers)]
@@ -208,7 +212,7 @@ class Workers:
                 answers.setdefault(home, []).append(answer)
             parts = []
             for home, some in answers.items():  # a few are not worth a message
-                parts += _add_up(some, partial(self._submit, home, add), AT_ONCE)
+                parts += _add_up(some, partial(self._submit, home, add), SUMMANDS)
             return add(self._fetch(parts))
 
         return self._insist(attempt)
@@ -427,11 +431,11 @@ def _ask_each(chunks, args, function, add):
 
 
 def _add_up(answers, add, n_most):
-    """Add up answers, so many at a time, until there are at most so many."""
+    """Add up answers, `SUMMANDS` at a time, until at most `n_most` are left."""
     answers = list(answers)
     while len(answers) > n_most:
         answers = [
-            add(answers[i : i + AT_ONCE]) for i in range(0, len(answers), AT_ONCE)
+            add(answers[i : i + SUMMANDS]) for i in range(0, len(answers), SUMMANDS)
         ]
     return answers
 

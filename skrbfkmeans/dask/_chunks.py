@@ -20,15 +20,11 @@ import numpy as np
 from scipy import sparse
 
 from .._checks import canonical, check_batch, check_some_weight
-from .._engine.passes import Measures, Passes
+from .._engine.passes import Measures, Passes, sample_size, spread_places
 from .._engine.threads import Threads
 from .._engine.units import Batch, choose_units, numbers
 
 # numba comes with the first pass, not with the module.
-
-# Starts are sought among so many rows a cluster, but at least so many, and at most so
-# many numbers. Swaps are tried on them.
-SAMPLED_ROWS, LEAST_SAMPLED, SAMPLED_NUMBERS = 1000, 20_000, 2**24
 
 # What one look at a chunk tells.
 Facts = namedtuple("Facts", "n_rows squares dtype n_stored least_weight largest_weight")
@@ -70,7 +66,7 @@ class Chunk:
             n_bytes += _n_bytes(self.converted[1])
         elif X.shape[0] > 0:
             units = self.batch.units()
-            if units.exponent or units.precision != X.dtype:  # they are to come, too
+            if units.exponent:  # they are to come, too, in float64
                 n_bytes += _n_bytes(X) * 8 // X.dtype.itemsize
         return object.__sizeof__(self) + n_bytes
 
@@ -475,12 +471,11 @@ class ChunkedRows(Passes):
         rows : Rows
             The rows drawn, in the units of all.
         """
-        row_size = max(1, self._n_stored // self.n_rows)
-        size = max(SAMPLED_ROWS * n_clusters, LEAST_SAMPLED)
-        size = max(min(size, SAMPLED_NUMBERS // row_size), 2 * n_clusters)
+        n_bytes = self._n_stored * self.dtype.itemsize
+        size = sample_size(n_clusters, n_bytes / self.n_rows)
         if size >= self.n_rows:
             return self._collect(None, None, False)
-        places = (np.arange(size) + random_state.uniform(size=size)) / size
+        places = spread_places(size, random_state)
         if not self.is_unweighted:
             sample = self._draw(self.map(weigh), places, True)
             if sample.n_rows >= n_clusters:
