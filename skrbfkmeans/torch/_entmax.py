@@ -134,7 +134,9 @@ class Entmax(torch.autograd.Function):
     def forward(z, alpha):
         """Probabilities of the scores z; alpha is a float or broadcasts against z."""
         y = z - z.amax(dim=-1, keepdim=True)
-        if isinstance(alpha, torch.Tensor):  # here, for vmap hides values before
+        # A tensor is checked here and not by the caller, from whom torch.func.vmap hides
+        # its values.
+        if isinstance(alpha, torch.Tensor):
             are_right = torch.isfinite(alpha) & (alpha >= 1.0)
             if is_traced():
                 alpha = alpha.masked_fill(~are_right, math.nan)
