@@ -134,8 +134,8 @@ class Entmax(torch.autograd.Function):
     def forward(z, alpha):
         """Probabilities of the scores z; alpha is a float or broadcasts against z."""
         y = z - z.amax(dim=-1, keepdim=True)
-        # A tensor is checked here and not by the caller, from whom torch.func.vmap hides
-        # its values.
+        # A tensor is checked here and not by the caller: torch.func.vmap would hide its
+        # values there.
         if isinstance(alpha, torch.Tensor):
             are_right = torch.isfinite(alpha) & (alpha >= 1.0)
             if is_traced():
