@@ -10,7 +10,7 @@ import contextlib
 
 import torch
 
-from ._tracing import expm1
+from ._tracing import expm1, number_like
 
 # A squared distance this small, relative to the squares it is the difference of, is
 # taken from the differences of the coordinates instead.
@@ -75,8 +75,9 @@ class FreeEnergy(torch.autograd.Function):
         elif alpha == 2.0:
             powers = r * r
         else:
-            powers = r.pow(alpha)
-        a = alpha - 1.0
+            powers = r.pow(number_like(alpha, r))
+        a = number_like(alpha - 1.0, r)
+        alpha = number_like(alpha, r)
         first = expm1(a * largest.log()) / a
         return lowest + two_sigma2 * (first + (1.0 - powers.sum(dim=-1)) / alpha)
 

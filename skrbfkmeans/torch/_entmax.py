@@ -8,7 +8,7 @@ import torch
 
 from .._checks import check_alpha
 from ._checks import check_alphas, check_floating, output_dtype, working_dtype
-from ._tracing import is_exporting, is_traced, log1p, shape_of
+from ._tracing import is_exporting, is_traced, log1p, number_like, shape_of
 
 # Newton's method ends long before.
 MOST_STEPS = 200
@@ -342,11 +342,13 @@ def _halved(y, high, a1, divisor, is_softmax):
     """
     n_steps = 2 - round(math.log2(torch.finfo(y.dtype).eps))
     if isinstance(a1, float) and a1 >= NEAR_ZERO:  # else 1 + a1 y loses digits
+        inverse, a1 = number_like(1.0 / a1, y), number_like(a1, y)
         high, base = a1 * high, a1 * y + 1.0
 
         def power(s):
-            return (base - s).clamp_min(0.0).pow(1.0 / a1)
+            return (base - s).clamp_min(0.0).pow(inverse)
     else:
+        a1, divisor = number_like(a1, y), number_like(divisor, y)
 
         def power(s):
             return _power(y, s, a1, divisor, is_softmax)[0]

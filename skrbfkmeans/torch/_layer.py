@@ -45,7 +45,7 @@ from ._energy import (
 )
 from ._entmax import entmax
 from ._parametrized import recompute, set_tensor, unparametrized
-from ._tracing import is_exporting, refuse_export, shape_of
+from ._tracing import is_exporting, number_like, refuse_export, shape_of
 
 # In the error of what changes the layer, while it is exported.
 INSTEAD = "it changes the layer; call it before, and export forward"
@@ -650,12 +650,13 @@ class RBFKMeansLayer(torch.nn.Module):
 
     def _shares(self, d2, two_sigma2):
         """Responsibilities, of squared distances."""
-        is_hard = two_sigma2 < torch.finfo(d2.dtype).tiny
+        tiny = torch.finfo(d2.dtype).tiny
         if is_exporting():  # both, for sigma is a number in the program
+            is_hard = two_sigma2 < number_like(tiny, two_sigma2)
             gaps = d2 - d2.amin(dim=-1, keepdim=True)
             soft = entmax(-gaps / two_sigma2.masked_fill(is_hard, 1.0), self.alpha)
             return torch.where(is_hard, _one_hot(d2), soft)
-        if is_hard:
+        if two_sigma2 < tiny:
             return _one_hot(d2)
         # entmax ignores a common offset, and so does its derivative
         gaps = d2 - d2.detach().amin(dim=-1, keepdim=True)
@@ -668,7 +669,7 @@ class RBFKMeansLayer(torch.nn.Module):
             return values if reduction == "none" else getattr(values, reduction)()
         dtype, weight = values.dtype, weight.to(torch.float64)
         if reduction == "mean":
-            weight = weight / weight.amax()
+            weight = weight / weight.flatten().amax(dim=0)
             return ((values * weight).sum() / weight.sum()).to(dtype)
         values = values * weight
         return (values if reduction == "none" else values.sum()).to(dtype)

@@ -40,6 +40,18 @@ def shape_of(tensor):
         return tuple(int(size) for size in tensor.shape)
 
 
+def number_like(value, tensor):
+    """The number in the precision of the tensor: those in ONNX code may be float32."""
+    if not torch.compiler.is_exporting() or isinstance(value, torch.Tensor):
+        return value
+    options = {"dtype": tensor.dtype, "device": tensor.device}
+    if not torch.jit.is_tracing():
+        return torch.tensor(value, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # it is a constant
+        return torch.tensor(value, **options)
+
+
 def log1p(x):
     """log(1 + x), to all digits in an exported program too.
 
