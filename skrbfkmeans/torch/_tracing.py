@@ -19,7 +19,7 @@ def is_traced():
 def is_exporting():
     """Whether a program is being written that is to run without this package."""
     return (
-        torch.compiler.is_exporting()
+        getattr(torch.compiler, "is_exporting", bool)()  # not before PyTorch 2.7
         or torch.jit.is_tracing()
         or torch.onnx.is_in_onnx_export()
     )
